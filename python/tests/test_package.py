@@ -5,7 +5,10 @@ import importlib.metadata
 import inspect
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 import ddlp
 from conftest import ddlp_command
@@ -55,6 +58,12 @@ def test_the_stubs_name_what_the_native_part_has():
             # Python has had the name __buffer__ since 3.12.
             missing = stubbed - real - set(dir(getattr(_ddlp, name))) - {"__buffer__"}
             assert not missing, name
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this interpreter always has its lock")
+def test_importing_the_package_does_not_turn_the_lock_of_the_interpreter_on():
+    program = "import ddlp, sys; assert not sys._is_gil_enabled()"
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
 def test_the_programs_lie_in_the_package():

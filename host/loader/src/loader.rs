@@ -75,6 +75,8 @@ pub struct Loader {
     running: Vec<JoinHandle<Option<DriveProng>>>,
     /// Earlier waits for the next batch.
     asked: Asked,
+    /// Whether the loader has said that the consumer keeps all places for batches. It says so once.
+    has_named_kept: bool,
     is_over: bool,
     /// Serves the figures.
     metrics: Option<MetricsServer>,
@@ -183,6 +185,7 @@ impl Loader {
             waiting,
             running: Vec::new(),
             asked: Asked::default(),
+            has_named_kept: false,
             is_over: false,
             metrics: None,
         };
@@ -295,11 +298,11 @@ impl Loader {
             }
             core.consumer_waits = true;
             let waited = asked.waited + begun.elapsed();
-            if !asked.has_named_kept
+            if !self.has_named_kept
                 && waited >= self.stall_after.min(KEPT_AFTER)
                 && let Some(kept) = self.engine.kept_whole(&core, &self.slots)
             {
-                asked.has_named_kept = true;
+                self.has_named_kept = true;
                 stall::name_kept(&mut core, &kept);
             }
             if waited - asked.warned_at >= self.stall_after {

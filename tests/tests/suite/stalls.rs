@@ -311,6 +311,14 @@ fn a_consumer_that_asks_again_and_again_is_warned_like_one_that_waits() {
     loader.next().expect("the run goes on").expect("the batch comes");
     let waited_s = loader.report().consumer_wait_s - waited_s;
     assert!(waited_s >= 2.0 * stall_after.as_secs_f64() - 1e-6, "{waited_s} s: all calls waited for the batch");
+    let kept: Vec<_> = loader.by_ref().take(2).collect();
+    let stalls = said(&loader, "stall");
+    wait_until("another stall is named", || {
+        assert!(loader.next_while(|_| false).is_none(), "there is no third buffer");
+        said(&loader, "stall") > stalls
+    });
+    assert_eq!(said(&loader, "kept"), 1, "the consumer is told once");
+    drop(kept);
 }
 
 #[test]

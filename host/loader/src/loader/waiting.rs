@@ -31,8 +31,6 @@ pub(super) struct Asked {
     pub waited: Duration,
     /// How much of that time had passed when a stall was last named.
     pub warned_at: Duration,
-    /// Whether the loader has said that the consumer keeps all places for batches.
-    pub has_named_kept: bool,
 }
 
 #[cfg(test)]
