@@ -58,9 +58,11 @@ def build_package(home, python):
 
 
 def run(command):
-    """Runs a program. Exits if it fails."""
+    """Runs a program with the package's tools and the release profile. Exits if it fails."""
+    tools = str(ROOT / "python/tools.txt")
+    environment = {**os.environ, "DDLP_PROFILE": "release", "PIP_BUILD_CONSTRAINT": tools, "PIP_CONSTRAINT": tools}
     # Standard output is for results.
-    done = subprocess.run([str(word) for word in command], stdout=sys.stderr, check=False)
+    done = subprocess.run([str(word) for word in command], stdout=sys.stderr, env=environment, check=False)
     if done.returncode != 0:
         raise SystemExit(f"error: {command[0]} failed with status {done.returncode}; its message is above")
 

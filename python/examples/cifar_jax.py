@@ -1,7 +1,7 @@
 """Trains a small network with JAX, which takes the batches over by DLPack without a copy.
 
 ddlp sample-data photos --images 600          # or your own folder with one folder per class
-python photos_jax.py photos
+python cifar_jax.py photos
 """
 
 import argparse
