@@ -144,14 +144,11 @@ impl Run {
         let moved = py.detach(|| {
             let mut run = locked(&self.state);
             let RunState::Open(loader) = &mut *run else { return Ok(false) };
-            if loader.is_over() {
-                return Ok(false);
+            match loader.go_to(&state) {
+                Err(_) if loader.is_over() => return Ok(false),
+                moved => moved?,
             }
-            loader.go_to(&state)?;
             *locked(&self.due) = None;
-            if self.closes.load(Ordering::Acquire) {
-                self.stopper.stop();
-            }
             Ok(true)
         });
         moved.map_err(|error: LoaderError| errors::exception(&error))

@@ -157,8 +157,9 @@ pub(crate) struct Engine {
     work: Arc<Condvar>,
     /// There may be a sample to fetch.
     fetch: Condvar,
+    /// Whether the run was ended for good.
     stop: AtomicBool,
-    /// Whether drives are kept when the threads end, since the run goes on at another position.
+    /// Whether the threads end but keep their drives, since the run goes on at another position.
     keeps_drives: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
@@ -205,8 +206,9 @@ impl Engine {
         self.core.lock().expect("no thread panics while it holds the core")
     }
 
+    /// Returns whether threads should end: the run was stopped, for good or until [`Self::restart`].
     pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.stop.load(Ordering::Acquire) || self.keeps_drives()
     }
 
     /// Returns whether threads should end: the run was stopped, or everything was delivered.
@@ -214,9 +216,14 @@ impl Engine {
         self.is_stopped() || self.lock().schedule.is_done()
     }
 
-    /// Ends the run: its threads end, and the consumer gets no further batch.
+    /// Ends the run for good: its threads end, and the consumer gets no further batch.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Lets all threads see that they should end.
+    fn wake_all(&self) {
         // Taking the lock makes a thread that is about to wait see the flag before it waits.
         drop(self.lock());
         self.delivery.notify_all();
@@ -229,10 +236,11 @@ impl Engine {
         self.fetch.notify_all();
     }
 
-    /// Ends the run as [`Self::stop`] does, but lets the threads of drives keep their drives for [`Self::restart`].
+    /// Ends the threads as [`Self::stop`] does, but only until [`Self::restart`], for which those of drives keep their
+    /// drives.
     pub fn stop_keeping_drives(&self) {
         self.keeps_drives.store(true, Ordering::Release);
-        self.stop();
+        self.wake_all();
     }
 
     /// Returns whether a drive's thread that ends keeps its drive.
@@ -240,15 +248,16 @@ impl Engine {
         self.keeps_drives.load(Ordering::Acquire)
     }
 
-    /// Begins anew with another schedule, when no thread is left. The figures go on.
+    /// Begins anew with another schedule, when no thread is left. The figures go on. A run that was stopped for good,
+    /// or whose drive was refused, still ends at the next request.
     pub fn restart(&self, schedule: Schedule) {
         let mut core = self.lock();
         let unused = Recorder::new(Report::default(), Vec::new());
         let mut recorder = mem::replace(&mut core.recorder, unused);
         recorder.restart();
-        let old = mem::replace(&mut *core, Core::new(&self.task, schedule, recorder));
+        let failure = core.failure.take();
+        let old = mem::replace(&mut *core, Core { failure, ..Core::new(&self.task, schedule, recorder) });
         self.keeps_drives.store(false, Ordering::Release);
-        self.stop.store(false, Ordering::Release);
         drop(core);
         // Finished batches give their buffers and slots back without the lock.
         drop(old);

@@ -57,7 +57,7 @@ const LEAVE_LOOK: Duration = Duration::from_millis(1);
 /// # Ok::<(), ddlp_host::LoaderError>(())
 /// ```
 pub struct Loader {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     fresh: LoaderState,
     epochs: u32,
     batches: u32,
@@ -208,7 +208,8 @@ impl Loader {
         self.progress().state()
     }
 
-    /// Returns the plan of the epochs that were delivered completely; [`LoaderBuilder::replay`] replays it.
+    /// Returns the plan of the epochs that were delivered completely, since the latest [`go_to`](Self::go_to) if there
+    /// was one; [`LoaderBuilder::replay`] replays it.
     pub fn plan(&self) -> Plan {
         let core = self.engine.lock();
         let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
@@ -354,19 +355,23 @@ impl Loader {
 
     /// Returns whether the run has ended: everything was delivered, it failed, or a [`Stopper`] ended it.
     pub fn is_over(&self) -> bool {
-        self.is_over
+        self.is_over || self.engine.is_over()
     }
 
     /// Goes on at another position: the next batch is the first one after `state`. Batches that were prepared ahead are
-    /// dropped. The dataset stays open, drives stay connected, and the figures go on.
+    /// dropped. The dataset stays open, and the figures go on; the [plan](Self::plan) begins anew. Drives stay
+    /// connected, unless a thread does not end within 500 ms: then the loader cuts the connections of all drives, and
+    /// connects again.
     ///
     /// # Errors
     ///
     /// [`LoaderError::State`] if the state is of another run, and [`LoaderError::Options`] if this run
-    /// [has ended](Self::is_over), and its drives with it. Neither changes anything.
+    /// [has ended](Self::is_over), and its drives with it. Neither changes the position.
     pub fn go_to(&mut self, state: &LoaderState) -> Result<(), LoaderError> {
         state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
-        if self.is_over {
+        if self.is_over() {
+            // After the last batch, drives may be about to end: a new loader may need their files.
+            self.shut_down();
             return Err(LoaderError::Options("the run has ended, and its drives with it: build a new loader".into()));
         }
         self.engine.stop_keeping_drives();
@@ -478,4 +483,20 @@ fn pin(cores: &[usize]) -> nix::Result<()> {
         set.set(core)?;
     }
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_drive_ends_the_run_at_its_next_position_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 8 * 3073]).unwrap();
+        let mut loader = Loader::builder().dataset_path(folder.path()).batch_size(4).build().unwrap();
+        loader.engine.refuse(0, "it holds another dataset".to_string().into());
+        loader.go_to(&loader.state()).unwrap();
+        assert!(matches!(loader.next(), Some(Err(LoaderError::Drive { .. }))));
+        assert!(loader.next().is_none());
+    }
 }

@@ -152,8 +152,9 @@ impl Results {
                 &ids,
                 "the thread that hands it over panicked: this is a defect of this program",
             );
-            self.drop_all();
         }
+        // The run may go on at another position, and needs the slots.
+        self.drop_all();
     }
 
     /// Decides what happens to the waiting batches of a lost drive. Another thread hands over those in shared memory,
@@ -188,5 +189,33 @@ impl Results {
                 tracing::error!("a thread of the loader panicked");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::SlotTable;
+    use crate::loader::Loader;
+    use ddlp_csd::abilities::AgreedDecoders;
+    use std::sync::Arc;
+
+    #[test]
+    fn slots_are_free_again_when_the_run_moves_before_their_batches_are_handed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 8 * 3073]).unwrap();
+        let loader = Loader::builder().dataset_path(folder.path()).batch_size(4).build().unwrap();
+        let slots = Arc::new(SlotTable::remote(4, 4096));
+        let engine = loader.engine.clone();
+        let handle = ProngHandle { engine: engine.clone(), prong: 1 };
+        let checks = Checks { handle, slots: slots.clone(), agreed: AgreedDecoders::ALL };
+        let mut results = Results::new(checks);
+        for batch in 0..2 {
+            let (id, slot) = (BatchId { epoch: 0, batch }, slots.take().expect("four are free"));
+            results.held.push_back(SlotBatch { id, slot, generation: 1, sample_ids: Vec::new(), found: None });
+        }
+        engine.stop_keeping_drives();
+        results.outlive_drive();
+        assert_eq!(slots.free(), 4);
     }
 }

@@ -45,7 +45,31 @@ fn a_position_of_another_run_changes_nothing() {
     assert!(matches!(run.go_to(&other), Err(LoaderError::State(_))));
     assert_eq!(run.state(), before);
     assert_eq!(next(&mut run).index(), 1);
-    run.stopper().stop();
-    assert!(run.next().is_none() && run.is_over());
-    assert!(matches!(run.go_to(&before), Err(LoaderError::Options(_))));
+}
+
+#[test]
+fn a_run_that_has_ended_does_not_move() {
+    let folder = cifar();
+    let build = || loader(&folder).epochs(2).build().unwrap();
+    let stopped = |mut run: Loader| {
+        next(&mut run);
+        run.stopper().stop();
+        run
+    };
+    let asked = |mut run: Loader| {
+        assert!(run.next().is_none());
+        run
+    };
+    let complete = |mut run: Loader| {
+        (0..2 * 8).for_each(|_| drop(next(&mut run)));
+        run
+    };
+    for mut run in [stopped(build()), asked(stopped(build())), complete(build()), asked(complete(build()))] {
+        let before = run.state();
+        assert!(run.is_over());
+        let beginning = LoaderState { epoch: 0, delivered: Vec::new(), ..before.clone() };
+        assert!(matches!(run.go_to(&beginning), Err(LoaderError::Options(_))));
+        assert_eq!(run.state(), before);
+        assert!(run.next().is_none());
+    }
 }

@@ -19,12 +19,26 @@ pub(super) fn create(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file of slots, to be mapped, and locks it against other runs ([`spare`]). The lock lasts until the file is
-/// closed and no longer mapped: a mapping keeps an open file.
+/// Opens a file of slots, to be mapped, and locks it against other runs ([`spare`]), if its file system has locks. The
+/// lock lasts until the file is closed and no longer mapped: a mapping keeps an open file.
 pub(super) fn open_locked(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).write(true).open(path)?;
-    lock(&file)?;
+    hold(&file, path)?;
     Ok(file)
+}
+
+/// Locks a file of slots. Fails only if somebody else has locked it.
+fn hold(file: &File, path: &Path) -> io::Result<()> {
+    match lock(file) {
+        Ok(true) => {}
+        Ok(false) => return Err(Errno::EAGAIN.into()),
+        Err(error) => tracing::warn!(
+            path = %path.display(),
+            %error,
+            "the file of slots cannot be locked: a later run may overwrite batches in it that the program still holds"
+        ),
+    }
+    Ok(())
 }
 
 /// Removes a file of slots that is still mapped by an earlier run, because somebody holds a batch or a field in it. The
@@ -37,16 +51,36 @@ pub(super) fn spare(path: &Path) -> io::Result<()> {
         && file.read_exact_at(&mut start, 0).is_ok()
         && (start == MAGIC || start == MAGIC_FREE);
     // An agent holds this other kind of lock for as long as it runs.
-    if !is_ours || file.try_lock().is_err() || lock(&file) != Err(Errno::EAGAIN) {
+    if !is_ours || file.try_lock().is_err() || lock(&file) != Ok(false) {
         return Ok(());
     }
     tracing::debug!(path = %path.display(), "a batch of an earlier run still lies there: the drive gets a new file");
     std::fs::remove_file(path.canonicalize()?)
 }
 
-/// Locks a whole file for as long as it is open, without waiting.
-fn lock(file: &File) -> nix::Result<()> {
+/// Locks a whole file for as long as it is open, without waiting. Returns whether it did, or an error if the file
+/// cannot be locked at all, such as on a file system without locks.
+fn lock(file: &File) -> nix::Result<bool> {
     let whole =
         libc::flock { l_type: libc::F_WRLCK as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
-    fcntl(file, FcntlArg::F_OFD_SETLK(&whole)).map(|_| ())
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        locked => locked.map(|_| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lock_that_somebody_holds_ends_the_run() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let held = open_locked(named.path()).unwrap();
+        assert_eq!(open_locked(named.path()).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+        drop(held);
+        open_locked(named.path()).unwrap();
+        // Such a lock needs a file that is open for writing: here it fails as on a file system without locks.
+        hold(&File::open(named.path()).unwrap(), named.path()).unwrap();
+    }
 }
