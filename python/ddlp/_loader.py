@@ -33,7 +33,8 @@ class Samples(Protocol):
     """Samples of a program's own: item `i` is the bytes of an image file, and a label.
 
     Threads of the loader ask for items, several at a time, each item once per epoch. If the object has an attribute
-    `classes`, it names the classes. A state of a loader knows the object by its type, length and first item.
+    `classes`, it names the classes. Item `i` must always be the same pair: another label ends the run. A state of a
+    loader knows the object by its type, length and first item.
     """
 
     def __len__(self) -> int: ...

@@ -82,6 +82,8 @@ def _shown(progress: bool | Progress) -> Iterator[Progress]:
     try:
         from tqdm.auto import tqdm
     except ImportError:
+        tqdm = None
+    if tqdm is None:
         is_shown = progress and sys.stderr.isatty()
         yield _line if is_shown else _nothing
         if is_shown:

@@ -3,11 +3,12 @@
 #![allow(unsafe_code)]
 
 use crate::errors;
+use crate::opening;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_array::{Array, ArrayRef, GenericBinaryArray, OffsetSizeTrait, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use ddlp_host::pixels::Source;
@@ -43,12 +44,18 @@ pub struct Columns {
 
 impl Table {
     /// Takes over the table that an object exports by `__arrow_c_stream__`.
-    pub fn new(object: &Bound<'_, PyAny>, columns: Columns) -> PyResult<Self> {
+    pub fn open(object: &Bound<'_, PyAny>, columns: Columns) -> PyResult<Self> {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-        let wrong = |error: ArrowError| errors::configuration(format!("the table cannot be read: {error}"));
-        // SAFETY: a capsule of this name holds a stream, which its exporter has made for this one importer.
+        // SAFETY: a capsule of this name holds a stream, which its exporter has made for this one importer. What the
+        // stream says about its memory's size cannot be checked; its offsets are, in `add`.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
+        // Threads of the exporter may need the interpreter's lock before the stream can go on.
+        opening::elsewhere(object.py(), || Self::read_all(stream, columns))?
+    }
+
+    fn read_all(stream: FFI_ArrowArrayStream, columns: Columns) -> PyResult<Self> {
+        let wrong = |error: ArrowError| errors::configuration(format!("the table cannot be read: {error}"));
         let reader = RecordBatchStreamReader::try_new(stream).map_err(wrong)?;
         let schema = reader.schema();
         let image_at = column(&schema, "image", columns.image.as_deref(), holds_files)?;
@@ -77,6 +84,10 @@ impl Table {
             }
             column => column.clone(),
         };
+        images.to_data().validate_full().map_err(|error| {
+            let rows = images.len();
+            errors::configuration(format!("the table is damaged in the {rows} rows from row {start} on: {error}"))
+        })?;
         let named =
             |row: usize, what: &str| errors::configuration(format!("row {} of the table has {what}", start + row));
         if let Some(row) = (0..images.len()).find(|&row| images.is_null(row)) {
@@ -102,9 +113,9 @@ impl Table {
         let start = if at == 0 { 0 } else { self.parts[at - 1].end };
         let (images, row) = (&self.parts[at].images, (index - start) as usize);
         match images.data_type() {
-            DataType::LargeBinary => images.as_binary::<i64>().value(row),
+            DataType::LargeBinary => value(images.as_binary::<i64>(), row),
             DataType::BinaryView => images.as_binary_view().value(row),
-            _ => images.as_binary::<i32>().value(row),
+            _ => value(images.as_binary::<i32>(), row),
         }
     }
 
@@ -119,6 +130,12 @@ impl Table {
         }
         Identity::from_bytes(*hasher.finalize().as_bytes())
     }
+}
+
+/// Returns the bytes in a row; none if the offsets have changed since they were checked, in a file that is mapped.
+fn value<O: OffsetSizeTrait>(images: &GenericBinaryArray<O>, row: usize) -> &[u8] {
+    let offsets = images.value_offsets();
+    images.value_data().get(offsets[row].as_usize()..offsets[row + 1].as_usize()).unwrap_or_default()
 }
 
 /// Finds a column: the one of the given name, of the usual one, or the only one of its kind.

@@ -104,7 +104,7 @@ pub fn pack_dataset<'py>(
         }
         PackSource::Object(object) => {
             if let Some(columns) = columns {
-                let table = Table::new(object.bind(py), columns)?;
+                let table = Table::open(object.bind(py), columns)?;
                 has_classes(&table, "ddlp.ArrowTable(table, classes=…)")?;
                 return written(py, &table, &path, &options, &progress, || None);
             }

@@ -91,11 +91,11 @@ impl Run {
         let mut builder = Loader::builder().options(options);
         if let Some(object) = dataset {
             builder = builder.dataset(match columns {
-                Some(columns) => Arc::new(Table::new(&object, columns)?),
+                Some(columns) => Arc::new(Table::open(&object, columns)?),
                 None => Arc::new(Sequence::new(&object)?),
             });
         }
-        let loader = opening::open(py, builder)?;
+        let loader = opening::elsewhere(py, || builder.build())?.map_err(|error| errors::exception(&error))?;
         Ok(Self {
             stopper: loader.stopper(),
             progress: loader.progress(),

@@ -14,6 +14,9 @@ use std::sync::{Mutex, PoisonError};
 /// Mark of a label that is not known yet. No dataset has so large a label.
 const UNKNOWN: u32 = u32::MAX;
 
+/// Most items of an object. Each takes four bytes of memory.
+const ITEMS_MAX: usize = 1 << 30;
+
 thread_local! {
     /// The item that this thread has asked for last, with its object's place and index: its header needs its length,
     /// and a read its bytes.
@@ -43,6 +46,12 @@ impl Sequence {
         })?;
         if items == 0 {
             return Err(errors::configuration(format!("the dataset, a {name}, is empty")));
+        }
+        if items > ITEMS_MAX {
+            return Err(errors::configuration(format!(
+                "the dataset, a {name}, has {items} items, and at most {ITEMS_MAX} are possible: let __len__ return \
+                 how many there are, and set the length of an epoch by `epoch_samples`"
+            )));
         }
         let mut sequence = Self {
             object: object.clone().unbind(),
@@ -90,7 +99,14 @@ impl Sequence {
                 self.name
             )));
         }
-        self.labels[index as usize].store(label, Ordering::Relaxed);
+        let noted = self.labels[index as usize].compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
+        if let Some(before) = noted.err().filter(|&before| before != label) {
+            return Err(PyValueError::new_err(format!(
+                "the label of item {index} of {} is {label}, but was {before} before: an item must always be the same \
+                 pair",
+                self.name
+            )));
+        }
         Ok(bytes)
     }
 

@@ -1,5 +1,7 @@
 """Datasets that are Python objects."""
 
+import subprocess
+import sys
 import traceback
 
 import numpy
@@ -99,6 +101,35 @@ def test_a_label_beyond_the_classes_is_named(photos):
     with pytest.raises(ddlp.UnavailableError, match="label of item 40 .* is 10, but it has 10 classes"):
         for _ in loader(wrong):
             pass
+
+
+def test_an_item_is_always_the_same_pair(photos):
+    class Random(Photos):
+        def __init__(self, folder):
+            super().__init__(folder)
+            self.asked = 0
+
+        def __getitem__(self, index):
+            self.asked += index == 7
+            data, label = super().__getitem__(index)
+            return data, (self.asked % 2 if index == 7 else label)
+
+    batches = loader(Random(photos), epochs=2)
+    with pytest.raises(ddlp.UnavailableError, match="label of item 7 .* is 0, but was 1 before"):
+        for _ in batches:
+            pass
+        batches.set_epoch(1)
+        for _ in batches:
+            pass
+
+
+def test_an_endless_object_is_refused():
+    class Endless(list):
+        def __len__(self):
+            return 2**62
+
+    with pytest.raises(ddlp.ConfigurationError, match="at most 1073741824 .*epoch_samples"):
+        loader(Endless())
 
 
 def test_an_item_that_is_no_image_is_corrupt(photos):
@@ -279,6 +310,38 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
     ]:
         with pytest.raises(ddlp.ConfigurationError, match=part):
             loader(wrong)
+
+
+def test_a_table_with_damaged_offsets_is_refused():
+    pyarrow = pytest.importorskip("pyarrow")
+    for offsets in [[0, 10, 2**30, 20], [0, 15, 10, 20]]:
+        buffers = [None, pyarrow.py_buffer(numpy.array(offsets, numpy.int32)), pyarrow.py_buffer(bytes(20))]
+        images = pyarrow.Array.from_buffers(pyarrow.binary(), 3, buffers)
+        with pytest.raises(ddlp.ConfigurationError, match="damaged in the 3 rows from row 0"):
+            loader(pyarrow.table({"image": images, "label": [0, 1, 2]}))
+
+
+# Opens a stream of a dataset whose files Python code reads, on threads of pyarrow.
+STREAM = """
+import faulthandler, sys
+import ddlp, pyarrow.dataset
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+import fsspec
+faulthandler.dump_traceback_later(60, exit=True)
+files = PyFileSystem(FSSpecHandler(fsspec.filesystem("file")))
+stream = pyarrow.dataset.dataset(sys.argv[1], filesystem=files, format="parquet").scanner().to_reader()
+print(len(ddlp.Loader(stream, batch_size=1, output="numpy")))
+"""
+
+
+def test_a_stream_may_need_the_interpreter(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("fsspec")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"image": [b"x" * 1000] * 200, "label": [0] * 200})
+    parquet.write_table(table, tmp_path / "photos.parquet", row_group_size=20)
+    command = [sys.executable, "-c", STREAM, str(tmp_path)]
+    assert subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.strip() == "200"
 
 
 def test_a_table_is_packed(photos, tmp_path):
