@@ -1,6 +1,6 @@
 //! A dataset with hooks at its reads.
 
-use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_dataset::{Dataset, FetchDepth, Header, Identity, Location, ReadError, Unavailable};
 use ddlp_pixels::Decoders;
 use std::io;
 
@@ -35,9 +35,9 @@ pub trait Hooks: Send + Sync {
         available_bytes
     }
 
-    /// Returns how many reads of samples should be in flight, as if reads had latency.
-    fn reads_in_flight(&self) -> usize {
-        0
+    /// Returns how samples are fetched, as if reads had latency.
+    fn fetch_depth(&self) -> FetchDepth {
+        FetchDepth::NONE
     }
 
     /// Returns whether the dataset claims to lie in memory, so that nobody keeps a copy there.
@@ -78,8 +78,8 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.hooks.is_resident()
     }
 
-    fn reads_in_flight(&self) -> usize {
-        self.hooks.reads_in_flight()
+    fn fetch_depth(&self) -> FetchDepth {
+        self.hooks.fetch_depth()
     }
 
     fn check(&self) -> Result<(), Unavailable> {

@@ -36,7 +36,7 @@ use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, 
 use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Dataset, FetchedSample, Unavailable};
+use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, Unavailable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -157,6 +157,7 @@ pub(crate) struct Engine {
     work: Arc<Condvar>,
     /// There may be a sample to fetch.
     fetch: Condvar,
+    fetch_depth: FetchDepth,
     /// Whether the run was ended for good.
     stop: AtomicBool,
     /// Whether the threads end but keep their drives, since the run goes on at another position.
@@ -180,6 +181,7 @@ impl Engine {
         make: Option<&MakeTarget>,
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Condvar::new());
+        let fetch_depth = task.dataset.fetch_depth();
         let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
         let target = match make {
@@ -194,6 +196,7 @@ impl Engine {
             delivery: Condvar::new(),
             work,
             fetch: Condvar::new(),
+            fetch_depth,
             stop: AtomicBool::new(false),
             keeps_drives: AtomicBool::new(false),
             memory: MemoryPeak::new(),
@@ -426,17 +429,17 @@ impl RunTask {
 
 impl Core {
     fn new(task: &RunTask, schedule: Schedule, recorder: Recorder) -> Self {
-        let reads = task.dataset.reads_in_flight();
+        let depth = task.dataset.fetch_depth();
         let bounds = AheadBounds::of(&*task.dataset, task.cut.rows());
         Self {
             schedule,
             recorder,
             ready: HashMap::new(),
             jobs: VecDeque::new(),
-            fetching: (reads > 0).then(|| FetchAhead::new(bounds)),
+            fetching: (depth.threads > 0).then(|| FetchAhead::new(bounds)),
             idle_fetchers: 0,
             spare: Vec::new(),
-            spare_max: reads,
+            spare_max: depth.in_flight(),
             plan: Vec::new(),
             consumer_waits: false,
             announced: Announced::default(),

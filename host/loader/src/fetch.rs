@@ -28,7 +28,7 @@ pub(crate) type Fetching = FetchAhead<FetchedSample>;
 impl AheadBounds {
     /// Returns the bounds for a dataset with batches of `rows` samples.
     pub fn of(dataset: &dyn Dataset, rows: usize) -> Self {
-        let batches = (2 * dataset.reads_in_flight()).div_ceil(rows.max(1));
+        let batches = (2 * dataset.fetch_depth().in_flight()).div_ceil(rows.max(1));
         Self { bytes: AHEAD_BYTES, batches: batches.max(AHEAD_BATCHES) }
     }
 }
@@ -36,5 +36,5 @@ impl AheadBounds {
 /// Returns the bytes of memory that the stage may take for a dataset, unless single samples are very large; 0 if the
 /// dataset needs no fetch stage.
 pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
-    if dataset.reads_in_flight() > 0 { AHEAD_BYTES } else { 0 }
+    if dataset.fetch_depth().threads > 0 { AHEAD_BYTES } else { 0 }
 }

@@ -146,7 +146,7 @@ impl Loader {
         });
         let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
         let threads = ThreadShares::of(&options).cpu;
-        let fetchers = setup.dataset.reads_in_flight();
+        let fetchers = setup.dataset.fetch_depth().threads;
         let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
         let task = RunTask {
             dataset: setup.dataset.clone(),

@@ -160,7 +160,7 @@ impl RunSetup {
         let options = &builder.options;
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
-        let threads = ThreadShares::of(options).cpu + self.dataset.reads_in_flight();
+        let threads = ThreadShares::of(options).cpu + self.dataset.fetch_depth().threads;
         match memory::threads_bytes(threads) {
             0 => {}
             bytes => need.add(bytes, counted(threads as u64, "thread")),

@@ -64,7 +64,8 @@ pub struct EpochContext {
 }
 
 impl EpochContext {
-    fn draw(self, sample_id: u64) -> Draw {
+    /// Returns the draw for a sample of the epoch.
+    pub fn draw(self, sample_id: u64) -> Draw {
         Draw { seed: self.seed, epoch: self.epoch, sample_id }
     }
 }

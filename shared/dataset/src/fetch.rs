@@ -10,11 +10,13 @@
 //! a part of the file is damaged, or cannot be decoded alone.
 //!
 //! One thread may do all of that for a sample ([`Fetch::prepare`]), or one thread fetches and another one renders
-//! ([`Fetch::fetch`], [`Fetch::render`]). These two give up in rare cases, such as damage: the caller then calls
-//! [`Fetch::prepare`].
+//! ([`Fetch::fetch`], several samples at a time, and [`Fetch::render`]). These two give up in rare cases, such as
+//! damage: the caller then calls [`Fetch::prepare`].
 
+mod ahead;
 mod bytes;
 
+pub use ahead::{FetchedSample, SampleRead, SampleToFetch};
 pub use bytes::BytesRead;
 
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
@@ -26,7 +28,6 @@ use ddlp_pixels::{
     SamplePlan, Source, large_turn,
 };
 use std::fmt;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Largest buffer for bytes that were read that is kept; a larger one is freed after the sample that needed it.
@@ -84,32 +85,6 @@ pub struct Drawn<'p> {
     pub pipeline: &'p CompiledPipeline,
     /// The draw.
     pub draw: Draw,
-}
-
-/// The bytes of a sample as its plan names them, read and checked by [`Fetch::fetch`], to be rendered by
-/// [`Fetch::render`], maybe by another thread. The memory is reused from sample to sample.
-#[derive(Debug, Default)]
-pub struct FetchedSample {
-    memory: Vec<u8>,
-    range: Range<usize>,
-    notes: FormNotes,
-    /// The sample's header, if everything is there that rendering needs.
-    header: Option<Header>,
-}
-
-impl FetchedSample {
-    /// Returns the bytes of memory that the sample takes.
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory.capacity() as u64
-    }
-
-    /// Forgets the sample, and frees memory that is unusually large.
-    pub fn clear(&mut self) {
-        self.header = None;
-        if self.memory.capacity() > KEPT_BYTES {
-            self.memory = Vec::new();
-        }
-    }
 }
 
 /// One worker's memory for planning and reading, reused from sample to sample.
@@ -196,30 +171,6 @@ impl Fetch {
         }
     }
 
-    /// Reads into `fetched` what rendering a sample needs. Leaves `fetched` empty if the sample cannot be read, lies in
-    /// memory, or must be read whole because a part of it is damaged: [`prepare`](Self::prepare) does everything then.
-    pub fn fetch(
-        &mut self,
-        sample: StoredAt<'_, dyn Dataset + '_>,
-        limits: Limits,
-        drawn: Drawn<'_>,
-        fetched: &mut FetchedSample,
-    ) {
-        fetched.clear();
-        if sample.dataset.in_memory(sample.index).is_some() {
-            return;
-        }
-        let FetchedSample { memory, range, notes, header } = fetched;
-        let plan = &mut SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
-        let mut reading = Reading { bytes: SampleBytes::with_room(memory), notes, read: &mut self.read };
-        let read = sample.plan(limits, plan, reading.read).and_then(|(found, reads)| {
-            let is_complete = sample.read(&found, reads, plan, &mut reading)?;
-            Ok(is_complete.then_some(found))
-        });
-        *range = reading.bytes.range();
-        *header = read.unwrap_or_default();
-    }
-
     /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare)
     /// finds out why, or makes the pixels from the whole file. `sample` and `drawn` are those that were fetched.
     ///
@@ -233,11 +184,9 @@ impl Fetch {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Option<Prepared> {
-        let header = fetched.header.as_ref()?;
         let mut watch = Watch::start(self.times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
-        let bytes = &fetched.memory[fetched.range.clone()];
-        let source = header.form.source(header, bytes, &mut plan, &fetched.notes).ok()?;
+        let source = fetched.source(&mut plan)?;
         check_decoder(&source, self.decoders).ok()?;
         let rendered = preparer.render(source, &mut plan, out);
         watch.has_prepared();
@@ -264,25 +213,10 @@ struct Reading<'r> {
 }
 
 impl<D: Dataset + ?Sized> StoredAt<'_, D> {
-    /// Returns the sample's header, and the first bytes that the plan needs.
-    fn plan(
-        &self,
-        limits: Limits,
-        plan: &mut SamplePlan<'_>,
-        read: &mut BytesRead,
-    ) -> Result<(Header, Reads), FetchError> {
+    /// Returns the sample's header.
+    fn header(&self, read: &mut BytesRead) -> Result<Header, ReadError> {
         read.add(&self.dataset.header_extent(self.index));
-        let header = self.dataset.header(self.index)?;
-        // Pixels are judged by their size before they are read. The size of a file's image lies in the file.
-        let is_pixels = !header.form.is_file();
-        if is_pixels {
-            limits.check_pixels(header.size.0, header.size.1)?;
-        }
-        let reads = header.form.reads(&header, plan)?;
-        if is_pixels {
-            limits.check_memory(reads.bytes())?;
-        }
-        Ok((header, reads))
+        self.dataset.header(self.index)
     }
 
     /// Reads all that the plan needs, beginning with `reads`, and checks it. Returns false if the whole file is needed
@@ -315,7 +249,8 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         watch: &mut Watch<'_>,
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, FetchError>,
     ) -> Result<Rendered, FetchError> {
-        let (header, reads) = self.plan(limits, plan, reading.read)?;
+        let header = self.header(reading.read)?;
+        let reads = first_reads(&header, limits, plan)?;
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let turn = if form.is_file() { None } else { large_turn(reads.bytes()) };
@@ -366,6 +301,20 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
             }
         }
     }
+}
+
+/// Returns the first bytes that a plan needs of a sample.
+fn first_reads(header: &Header, limits: Limits, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+    // Pixels are judged by their size before they are read. The size of a file's image lies in the file.
+    let is_pixels = !header.form.is_file();
+    if is_pixels {
+        limits.check_pixels(header.size.0, header.size.1)?;
+    }
+    let reads = header.form.reads(header, plan)?;
+    if is_pixels {
+        limits.check_memory(reads.bytes())?;
+    }
+    Ok(reads)
 }
 
 /// The notes of a form that needs none.

@@ -37,7 +37,7 @@ mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
-pub use fetch::{BytesRead, Drawn, Fetch, FetchError, FetchedSample, StageTimes, StoredAt};
+pub use fetch::{BytesRead, Drawn, Fetch, FetchError, FetchedSample, SampleRead, SampleToFetch, StageTimes, StoredAt};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use pack::PackFile;
@@ -65,6 +65,25 @@ pub enum Half {
     First,
     /// The second half.
     Second,
+}
+
+/// How samples of a dataset whose reads have latency are fetched, before other threads prepare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchDepth {
+    /// Threads that fetch.
+    pub threads: usize,
+    /// Samples that each thread fetches at the same time, by [`Dataset::read_many`].
+    pub samples: usize,
+}
+
+impl FetchDepth {
+    /// The depth of a dataset whose reads have no latency: no threads.
+    pub const NONE: Self = Self { threads: 0, samples: 0 };
+
+    /// Returns the number of samples that are fetched at the same time.
+    pub fn in_flight(self) -> usize {
+        self.threads * self.samples
+    }
 }
 
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
@@ -117,8 +136,8 @@ pub trait Dataset: Send + Sync {
     /// they have no checksum, checks that the file is the one that was opened, even if `out` is empty.
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
 
-    /// Reads a sample's bytes from `offset` on into the bytes `place` of `memory`, as [`read`](Self::read) does. May also
-    /// write after `place`, so that a source of whole blocks needs no copy if there is room.
+    /// Reads a sample's bytes from `offset` on into the bytes `place` of `memory`, as [`read`](Self::read) does. May
+    /// also write after `place`, so that a source of whole blocks needs no copy if there is room.
     fn read_within(
         &self,
         index: u64,
@@ -135,11 +154,18 @@ pub trait Dataset: Send + Sync {
         0..0
     }
 
-    /// Returns how many reads of samples should be in flight at the same time, if reads have latency: a run then fetches
-    /// samples by threads of their own, before other threads prepare them. 0 if the threads that prepare samples should
-    /// read them.
-    fn reads_in_flight(&self) -> usize {
-        0
+    /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if the source can do that.
+    /// Returns false if one of them failed; then what was read for all of them is undefined.
+    fn read_many(&self, reads: &mut [SampleRead<'_>]) -> bool {
+        reads
+            .iter_mut()
+            .all(|read| self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok())
+    }
+
+    /// Returns how a run should fetch samples, if reads have latency; [`FetchDepth::NONE`] if the threads that prepare
+    /// samples should read them.
+    fn fetch_depth(&self) -> FetchDepth {
+        FetchDepth::NONE
     }
 
     /// Returns a whole sample that lies in memory, so that nothing has to be read.

@@ -42,7 +42,7 @@ pub use report::{
     FormTally, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
     RepairedSample, Tally, WhyKept,
 };
-pub use store::Blocks;
+pub use store::{Blocks, BlocksRead};
 pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};

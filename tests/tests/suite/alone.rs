@@ -1,6 +1,6 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
-use ddlp_dataset::pack::{Pack, PackOptions, Part};
+use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm};
 use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
@@ -110,6 +110,19 @@ fn a_record_that_is_read_by_itself_counts() {
         assert_eq!(file.digest, drive.digest);
         assert_eq!(drive.report.read_mb, f64::from(100 * (3072 + record_bytes)) / 1e6);
         assert_eq!(file.report.read_mb, drive.report.read_mb);
+    }
+}
+
+/// A fetched sample that cannot be rendered is read again, which would count.
+#[test]
+fn samples_of_every_form_are_read_once() {
+    let photos = Photos::with_sizes(24, |index| (320 + index % 9, 240 + index % 7));
+    for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
+        let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
+        let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
+        let [file, drive] = [pack, agent.url().into()].map(|place| Run::of(loader(&place).strategy(Strategy::Cpu)));
+        assert_eq!(drive.digest, file.digest, "{form:?}");
+        assert_eq!(drive.report.read_mb, file.report.read_mb, "{form:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fetch stage: samples of a dataset whose reads have latency are read by threads of their own.
 
-use ddlp_dataset::{Corrupt, ReadError, Unavailable};
+use ddlp_dataset::{Corrupt, FetchDepth, ReadError, Unavailable};
 use ddlp_host::{CorruptPolicy, LoaderBuilder, LoaderError, Strategy};
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
@@ -22,8 +22,8 @@ enum Fault {
 }
 
 /// Gathers reads: each waits until as many as are to be in flight have come.
-#[derive(Default)]
 struct Store {
+    depth: FetchDepth,
     /// Reads of each sample.
     reads: Mutex<BTreeMap<u64, u32>>,
     /// Reads that wait for others, and the number of times that enough came.
@@ -32,6 +32,20 @@ struct Store {
     gathers: bool,
     fault: Option<(u64, Fault)>,
     announced: Mutex<bool>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            depth: FetchDepth { threads: READS, samples: 1 },
+            reads: Mutex::default(),
+            gathered: Mutex::default(),
+            came: Condvar::default(),
+            gathers: false,
+            fault: None,
+            announced: Mutex::default(),
+        }
+    }
 }
 
 impl Hooks for Store {
@@ -71,8 +85,8 @@ impl Hooks for Store {
         *self.announced.lock().unwrap() = true;
     }
 
-    fn reads_in_flight(&self) -> usize {
-        READS
+    fn fetch_depth(&self) -> FetchDepth {
+        self.depth
     }
 }
 
@@ -107,10 +121,12 @@ fn a_sample_that_cannot_be_fetched_is_judged_as_in_a_file() {
         (Fault::Corrupt, CorruptPolicy::Skip),
         (Fault::Corrupt, CorruptPolicy::Replace),
     ] {
-        let store = store(&photos, Store { fault: Some((7, fault)), ..Store::default() });
-        let run = Run::of(run_of(&photos, &store).policy(policy));
-        let skipped = u64::from(policy == CorruptPolicy::Skip);
-        assert_eq!((run.report.corrupt.len(), run.report.images), (1, u64::from(SAMPLES) - skipped));
+        for depth in [FetchDepth { threads: 3, samples: 1 }, FetchDepth { threads: 2, samples: 4 }] {
+            let store = store(&photos, Store { fault: Some((7, fault)), depth, ..Store::default() });
+            let run = Run::of(run_of(&photos, &store).policy(policy));
+            let skipped = u64::from(policy == CorruptPolicy::Skip);
+            assert_eq!((run.report.corrupt.len(), run.report.images), (1, u64::from(SAMPLES) - skipped));
+        }
     }
     let store = store(&photos, Store { fault: Some((7, Fault::Unavailable)), ..Store::default() });
     let mut loader = run_of(&photos, &store).policy(CorruptPolicy::Skip).build().unwrap();

@@ -8,21 +8,21 @@ use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
 
 impl Engine {
-    /// Keeps what a fetch thread has fetched, and waits for the next sample for this thread. Returns it with memory for
-    /// what is fetched; `None` when the run is over.
-    pub fn next_fetch(&self, done: Option<(FetchTicket, FetchedSample)>) -> Option<(FetchTicket, FetchedSample)> {
+    /// Keeps what a fetch thread has fetched, and waits for the next samples for this thread: replaces the old ones in
+    /// `group` by these, with memory for each. Returns false when the run is over.
+    pub fn next_fetch(&self, group: &mut Vec<(FetchTicket, FetchedSample)>) -> bool {
         let mut core = self.lock();
-        if let Some((ticket, sample)) = done {
-            self.keep_fetched(&mut core, ticket, sample);
-        }
+        self.keep_fetched(&mut core, group);
         loop {
             if self.is_stopped() || core.schedule.is_done() {
-                return None;
+                return false;
             }
             self.close_lost_jobs(&mut core);
-            let Core { fetching, schedule, spare, .. } = &mut *core;
-            if let Some(ticket) = fetching.as_mut()?.next(schedule) {
-                return Some((ticket, spare.pop().unwrap_or_default()));
+            let Core { fetching: Some(fetching), schedule, spare, .. } = &mut *core else { return false };
+            let tickets = std::iter::from_fn(|| fetching.next(schedule)).take(self.fetch_depth.samples);
+            group.extend(tickets.map(|ticket| (ticket, spare.pop().unwrap_or_default())));
+            if !group.is_empty() {
+                return true;
             }
             if self.claim_to_fetch(&mut core) {
                 self.fetch.notify_all();
@@ -34,11 +34,16 @@ impl Engine {
         }
     }
 
-    fn keep_fetched(&self, core: &mut Core, ticket: FetchTicket, sample: FetchedSample) {
+    fn keep_fetched(&self, core: &mut Core, group: &mut Vec<(FetchTicket, FetchedSample)>) {
         let Core { fetching: Some(fetching), spare, .. } = core else { return };
-        match fetching.fetched(ticket, sample.memory_bytes(), sample) {
-            None => self.work.notify_one(),
-            Some(sample) => spare.push(sample),
+        let came = group.len();
+        for (ticket, sample) in group.drain(..) {
+            spare.extend(fetching.fetched(ticket, sample.memory_bytes(), sample));
+        }
+        match came {
+            0 => {}
+            1 => self.work.notify_one(),
+            _ => self.work.notify_all(),
         }
     }
 

@@ -2,19 +2,28 @@
 
 use crate::cpu::{Activity, Desk};
 use crate::engine::Engine;
-use ddlp_csd::prepare::{EpochContext, SampleFetcher};
+use ddlp_csd::prepare::{EpochContext, SampleFetcher, stored_at};
+use ddlp_dataset::SampleToFetch;
 
 /// Runs one thread of the stage until the run is over.
 pub(crate) fn work(engine: &Engine, desk: &Desk) {
     let task = &engine.task;
     let mut fetcher = SampleFetcher::new(&task.program);
-    let mut done = None;
-    while let Some((ticket, mut sample)) = engine.next_fetch(done.take()) {
-        desk.begin(Activity::Fetching, ticket.id, ticket.sample_id);
-        let context = EpochContext { seed: task.seed, epoch: ticket.id.epoch };
-        fetcher.fetch(&*task.dataset, context, ticket.sample_id, &mut sample);
+    let (mut group, mut samples) = (Vec::new(), Vec::new());
+    while engine.next_fetch(&mut group) {
+        if let Some((ticket, _)) = group.first() {
+            desk.begin(Activity::Fetching, ticket.id, ticket.sample_id);
+        }
+        samples.extend(group.iter_mut().map(|(ticket, fetched)| {
+            let context = EpochContext { seed: task.seed, epoch: ticket.id.epoch };
+            let (index, draw) = (stored_at(&*task.dataset, ticket.sample_id), context.draw(ticket.sample_id));
+            SampleToFetch { index, draw, fetched: std::mem::take(fetched) }
+        }));
+        fetcher.fetch(&*task.dataset, &mut samples);
+        for ((_, fetched), sample) in group.iter_mut().zip(samples.drain(..)) {
+            *fetched = sample.fetched;
+        }
         desk.end();
         engine.read.add(fetcher.take_read());
-        done = Some((ticket, sample));
     }
 }

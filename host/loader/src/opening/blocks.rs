@@ -6,10 +6,11 @@
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
-use ddlp_dataset::pack::Blocks;
+use ddlp_dataset::FetchDepth;
+use ddlp_dataset::pack::{Blocks, BlocksRead};
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
-use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
+use ddlp_driver::{Backoff, BackoffLimits, BlockRead, Controller, DriverError, Queue};
 use ddlp_nvme::Status;
 use std::cell::RefCell;
 use std::fmt;
@@ -26,10 +27,9 @@ const BYTES_A_SECOND: usize = 1 << 20;
 const KEPT_BYTES: usize = 1 << 20;
 /// Longest time without a path to the drive before a read fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Reads of samples that a run has in flight: enough for 10,000 photographs a second if one takes a millisecond.
-const READS_IN_FLIGHT: usize = 8;
-/// Largest blocks that are read in place: the bytes before the place, which the read overwrites, are kept meanwhile.
-const BLOCK_BYTES_MAX: usize = 4096;
+/// Threads that fetch, each by a queue of its own, and samples of one call: the calls of the threads overlap, and a
+/// thread sleeps once for several samples.
+const FETCH_DEPTH: FetchDepth = FetchDepth { threads: 2, samples: 8 };
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
@@ -104,13 +104,14 @@ impl DriveBlocks {
         self.path.lock().expect("no panic while the path is locked")
     }
 
-    fn read_blocks(&self, lba: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
         let begun = self.path().interrupts;
         let until = Instant::now() + PATIENCE;
-        let within = READ_WITHIN + Duration::from_secs((out.len() / BYTES_A_SECOND) as u64);
+        let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
+        let within = READ_WITHIN + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
         loop {
             let Taken { mut queue, session } = self.take_queue(begun, until)?;
-            match queue.read_blocks(DATASET_NSID, lba, out, within) {
+            match queue.read_many(DATASET_NSID, reads, within) {
                 Ok(()) => {
                     self.put_back(Taken { queue, session });
                     return Ok(());
@@ -126,6 +127,18 @@ impl DriveBlocks {
                 }
             }
         }
+    }
+
+    /// Returns the block with the byte at `offset`, and the number of bytes in front of that byte.
+    fn block_of(&self, offset: u64) -> (u64, usize) {
+        let block_bytes = u64::from(self.block_bytes);
+        (offset / block_bytes, (offset % block_bytes) as usize)
+    }
+
+    /// Returns where in its memory a read puts whole blocks; `None` if there is no room for them.
+    fn blocks_of(&self, read: &BlocksRead<'_>) -> Option<Range<usize>> {
+        let (_, skipped) = self.block_of(read.offset);
+        blocks_around(&read.place, skipped, self.block_bytes as usize).filter(|blocks| blocks.end <= read.memory.len())
     }
 
     /// Connects to the drive and asks for its blocks: it may have come back with another dataset.
@@ -256,19 +269,18 @@ impl Blocks for DriveBlocks {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let block_bytes = u64::from(self.block_bytes);
-        let (lba, skipped) = (offset / block_bytes, (offset % block_bytes) as usize);
-        if skipped == 0 && out.len().is_multiple_of(block_bytes as usize) {
-            return self.read_blocks(lba, out);
+        let (block_bytes, (lba, skipped)) = (self.block_bytes as usize, self.block_of(offset));
+        if skipped == 0 && out.len().is_multiple_of(block_bytes) {
+            return self.read_blocks(&mut [BlockRead { lba, buf: out }]);
         }
         WHOLE.with_borrow_mut(|whole| {
-            let bytes = (skipped + out.len()).next_multiple_of(block_bytes as usize);
+            let bytes = (skipped + out.len()).next_multiple_of(block_bytes);
             let missing = bytes.saturating_sub(whole.len());
             whole.try_reserve(missing).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
             if missing > 0 {
                 whole.resize(bytes, 0);
             }
-            let read = self.read_blocks(lba, &mut whole[..bytes]);
+            let read = self.read_blocks(&mut [BlockRead { lba, buf: &mut whole[..bytes] }]);
             if read.is_ok() {
                 out.copy_from_slice(&whole[skipped..skipped + out.len()]);
             }
@@ -279,19 +291,35 @@ impl Blocks for DriveBlocks {
         })
     }
 
-    /// Reads whole blocks straight into `memory` if there is room for them, and restores the bytes in front of `place`.
     fn read_within(&self, offset: u64, memory: &mut [u8], place: Range<usize>) -> io::Result<()> {
-        let block_bytes = u64::from(self.block_bytes);
-        let (lba, skipped) = (offset / block_bytes, (offset % block_bytes) as usize);
-        let in_place = |blocks: &mut [u8]| self.read_blocks(lba, blocks);
-        match read_in_place(memory, place.clone(), (skipped, block_bytes as usize), in_place) {
-            Some(read) => read,
-            None => self.read(offset, &mut memory[place]),
-        }
+        self.read_many(&mut [BlocksRead { offset, memory, place }])
     }
 
-    fn reads_in_flight(&self) -> usize {
-        READS_IN_FLIGHT
+    /// Reads whole blocks straight into the memory of all reads, by one call of the driver, and then restores the bytes in
+    /// front of the places.
+    fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
+        if !reads.iter().all(|read| self.blocks_of(read).is_some()) {
+            return reads.iter_mut().try_for_each(|read| self.read(read.offset, &mut read.memory[read.place.clone()]));
+        }
+        let mut before = Vec::new();
+        let mut of_blocks = Vec::with_capacity(reads.len());
+        for read in &mut *reads {
+            let Some(blocks) = self.blocks_of(read) else { continue };
+            before.extend_from_slice(&read.memory[blocks.start..read.place.start]);
+            of_blocks.push(BlockRead { lba: self.block_of(read.offset).0, buf: &mut read.memory[blocks] });
+        }
+        let outcome = self.read_blocks(&mut of_blocks);
+        let mut before = &before[..];
+        for read in reads {
+            let (own, others) = before.split_at(self.block_of(read.offset).1);
+            read.memory[read.place.start - own.len()..read.place.start].copy_from_slice(own);
+            before = others;
+        }
+        outcome
+    }
+
+    fn fetch_depth(&self) -> FetchDepth {
+        FETCH_DEPTH
     }
 
     fn session(&self) -> u64 {
@@ -311,21 +339,11 @@ impl Blocks for DriveBlocks {
     }
 }
 
-/// Reads into `memory` the whole blocks that contain the bytes for `place`, which begin after the first `skipped` bytes
-/// of a block, and restores the bytes in front of `place`. Returns `None` if there is no room for the blocks.
-fn read_in_place(
-    memory: &mut [u8],
-    place: Range<usize>,
-    (skipped, block_bytes): (usize, usize),
-    read: impl FnOnce(&mut [u8]) -> io::Result<()>,
-) -> Option<io::Result<()>> {
+/// Returns where whole blocks go so that their bytes after the first `skipped` ones fill `place`; `None` if that is before
+/// the beginning of the memory.
+fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Option<Range<usize>> {
     let start = place.start.checked_sub(skipped)?;
-    let blocks = memory.get_mut(start..start + (skipped + place.len()).next_multiple_of(block_bytes))?;
-    let mut before = [0; BLOCK_BYTES_MAX];
-    before.get_mut(..skipped)?.copy_from_slice(&blocks[..skipped]);
-    let outcome = read(blocks);
-    blocks[..skipped].copy_from_slice(&before[..skipped]);
-    Some(outcome)
+    Some(start..start + (skipped + place.len()).next_multiple_of(block_bytes))
 }
 
 /// Returns the error of a read that the drive refused.
@@ -361,26 +379,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_read_around_their_place_and_what_lies_before_it_stays() {
-        let drive: Vec<u8> = (0..64).collect();
-        let read = |memory: &mut [u8], place: Range<usize>, offset: usize| {
-            let fill = |blocks: &mut [u8]| {
-                assert!(blocks.len().is_multiple_of(8));
-                let start = offset / 8 * 8;
-                blocks.copy_from_slice(&drive[start..start + blocks.len()]);
-                Ok(())
-            };
-            read_in_place(memory, place, (offset % 8, 8), fill).map(Result::unwrap)
-        };
-        for (offset, length) in [(0, 8), (3, 5), (3, 6), (11, 1), (16, 17), (23, 18), (5, 0)] {
-            let (mut memory, place) = (vec![200; 64], 10..10 + length);
-            assert!(read(&mut memory, place.clone(), offset).is_some());
-            assert_eq!(memory[place.clone()], drive[offset..offset + length], "{offset}, {length}");
-            assert_eq!(memory[..10], [200; 10], "{offset}, {length}");
-            assert_eq!(memory[place.end + 8..], vec![200; 64 - place.end - 8], "{offset}, {length}");
+    fn whole_blocks_lie_around_their_place() {
+        for (skipped, length, expected) in [(0, 8, 10..18), (3, 5, 7..15), (3, 6, 7..23), (7, 0, 3..11), (0, 0, 10..10)]
+        {
+            let blocks = blocks_around(&(10..10 + length), skipped, 8).expect("there is room");
+            assert_eq!(blocks, expected, "{skipped} {length}");
         }
-        let memory = &mut [0; 16];
-        assert!(read(memory, 2..8, 3).is_none(), "no room in front");
-        assert!(read(memory, 8..13, 7).is_none(), "no room behind");
+        assert_eq!(blocks_around(&(2..8), 3, 8), None);
     }
 }

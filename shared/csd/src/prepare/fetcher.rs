@@ -1,8 +1,8 @@
 //! Reads samples ahead of their preparation.
 
-use super::{BytesRead, EpochContext, compiled, stored_at};
+use super::{BytesRead, compiled};
 use crate::program::Program;
-use ddlp_dataset::{Dataset, Drawn, Fetch, FetchedSample, StoredAt};
+use ddlp_dataset::{Dataset, Fetch, SampleToFetch};
 use ddlp_pixels::{CompiledPipeline, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,16 +23,14 @@ impl SampleFetcher {
         Self { pipeline: compiled(program), limits: program.limits, fetch: Fetch::default() }
     }
 
-    /// Reads into `fetched` what preparing a sample of an epoch needs. Leaves `fetched` empty if that fails for any
-    /// reason, even a panic: the preparer then reads the sample itself, and finds the reason.
-    pub fn fetch(&mut self, dataset: &dyn Dataset, context: EpochContext, sample_id: u64, fetched: &mut FetchedSample) {
+    /// Reads what preparing these samples needs, with a read of each in flight. Leaves a sample empty if that fails for
+    /// any reason, even a panic: the preparer then reads the sample itself, and finds the reason.
+    pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) {
         let Self { pipeline, limits, fetch } = self;
-        let sample = StoredAt { dataset, index: stored_at(dataset, sample_id) };
-        let drawn = Drawn { pipeline, draw: context.draw(sample_id) };
-        let read = || fetch.fetch(sample, *limits, drawn, fetched);
+        let read = || fetch.fetch(dataset, *limits, pipeline, samples);
         if catch_unwind(AssertUnwindSafe(read)).is_err() {
             self.fetch.forget();
-            *fetched = FetchedSample::default();
+            samples.iter_mut().for_each(|sample| sample.fetched.clear());
         }
     }
 

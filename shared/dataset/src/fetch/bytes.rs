@@ -11,7 +11,7 @@ use super::StoredAt;
 const BLOCK_BYTES: u64 = 4096;
 
 /// Room in front of a sample's bytes and behind them, so that a source of whole blocks can read them in place.
-const ROOM_BYTES: usize = BLOCK_BYTES as usize;
+pub(super) const ROOM_BYTES: usize = BLOCK_BYTES as usize;
 
 /// Bytes that were read from a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,11 @@ use super::format::{FormatError, Part, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::records::{Records, ShortRecord};
-use super::store::{Blocks, Store};
+use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::Layout;
-use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Stored, Unavailable, fetch, inputs};
+use crate::{
+    Corrupt, Dataset, FetchDepth, Header, Identity, Location, ReadError, SampleRead, Stored, Unavailable, fetch, inputs,
+};
 use ddlp_pixels::{Decoder, Decoders, Format};
 use std::fs::{File, Metadata};
 use std::io;
@@ -205,8 +207,21 @@ impl Dataset for Pack {
         start..start + RECORD_BYTES as u64
     }
 
-    fn reads_in_flight(&self) -> usize {
-        self.index.file.reads_in_flight()
+    fn read_many(&self, reads: &mut [SampleRead<'_>]) -> bool {
+        let Some(blocks) = self.index.file.blocks() else {
+            return reads.iter_mut().all(|read| {
+                self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok()
+            });
+        };
+        let mut of_blocks = Vec::with_capacity(reads.len());
+        for SampleRead { offset, memory, place, .. } in reads {
+            of_blocks.push(BlocksRead { offset: *offset, memory, place: place.clone() });
+        }
+        blocks.read_many(&mut of_blocks).is_ok()
+    }
+
+    fn fetch_depth(&self) -> FetchDepth {
+        self.index.file.blocks().map_or(FetchDepth::NONE, Blocks::fetch_depth)
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {

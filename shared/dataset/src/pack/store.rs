@@ -1,6 +1,7 @@
 //! Where the bytes of a pack lie: in a file, or in blocks that something else reads, such as a drive's namespace.
 
 use super::file::PackFile;
+use crate::FetchDepth;
 use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::stamp::Stamp;
@@ -31,9 +32,18 @@ pub trait Blocks: fmt::Debug + Send + Sync {
         self.read(offset, &mut memory[place])
     }
 
-    /// Returns how many reads should be in flight at the same time; 0 if reads have no latency.
-    fn reads_in_flight(&self) -> usize {
-        0
+    /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if that is possible.
+    ///
+    /// # Errors
+    ///
+    /// The error of one of the reads. What was read for the others is then undefined.
+    fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
+        reads.iter_mut().try_for_each(|read| self.read_within(read.offset, read.memory, read.place.clone()))
+    }
+
+    /// Returns how samples are fetched; [`FetchDepth::NONE`] if reads have no latency.
+    fn fetch_depth(&self) -> FetchDepth {
+        FetchDepth::NONE
     }
 
     /// Returns a number that changes when the way to the blocks was lost and found again: other blocks may lie there
@@ -42,6 +52,17 @@ pub trait Blocks: fmt::Debug + Send + Sync {
 
     /// Makes all reads fail that wait now.
     fn interrupt(&self);
+}
+
+/// One of several reads of blocks at the same time.
+#[derive(Debug)]
+pub struct BlocksRead<'m> {
+    /// First byte to read.
+    pub offset: u64,
+    /// The memory, behind whose `place` the read may write.
+    pub memory: &'m mut [u8],
+    /// The bytes of `memory` to fill.
+    pub place: Range<usize>,
 }
 
 /// State of a pack's bytes.
@@ -128,11 +149,11 @@ impl Store {
         }
     }
 
-    /// Returns how many reads should be in flight at the same time; 0 if reads have no latency.
-    pub(super) fn reads_in_flight(&self) -> usize {
+    /// Returns the blocks, unless the pack lies in a file.
+    pub(super) fn blocks(&self) -> Option<&dyn Blocks> {
         match self {
-            Self::File(_) => 0,
-            Self::Blocks { blocks, .. } => blocks.reads_in_flight(),
+            Self::File(_) => None,
+            Self::Blocks { blocks, .. } => Some(&**blocks),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Bench, quietly};
 use crate::forms::{FormNotes, Next};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
-use crate::{Dataset, Drawn, Fetch, FetchedSample, Reads, StoredAt, open};
+use crate::{Dataset, Drawn, Fetch, FetchedSample, Reads, SampleToFetch, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{
@@ -162,13 +162,19 @@ fn one_thread_fetches_and_another_one_renders() {
     let (mut fetched, limits) = (FetchedSample::default(), Limits::default());
     for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
         let (recorded, pack) = packed(&bench, form);
-        let (pipeline, sample) = (pipeline(), StoredAt { dataset: &pack as &dyn Dataset, index: 0 });
+        let pipeline = pipeline();
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
         recorded.take();
         let expected = prepare(&pack);
         let read = recorded.take();
-        let fetch = |fetched: &mut FetchedSample| Fetch::default().fetch(sample, limits, drawn, fetched);
-        fetch(&mut fetched);
+        let fetch = |fetched: FetchedSample| {
+            let (index, draw) = (0, Draw::default());
+            let mut samples = [SampleToFetch { index, draw, fetched }];
+            Fetch::default().fetch(&pack, limits, &pipeline, &mut samples);
+            let [SampleToFetch { fetched, .. }] = samples;
+            fetched
+        };
+        fetched = fetch(fetched);
         assert_eq!(recorded.take(), read, "{form:?}");
         let render = |fetched: &FetchedSample| {
             let mut out = vec![0; pipeline.output().bytes()];
@@ -179,7 +185,7 @@ fn one_thread_fetches_and_another_one_renders() {
         assert_eq!(recorded.take(), [], "{form:?}: what was fetched suffices");
         // Damage in every byte that is read of the sample.
         recorded.damage(&read);
-        fetch(&mut fetched);
+        fetched = fetch(fetched);
         assert_eq!(render(&fetched), None, "{form:?}: damage is left to the thread that prepares");
         fetched.clear();
         assert_eq!(render(&fetched), None);
