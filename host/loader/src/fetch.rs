@@ -1,8 +1,9 @@
 //! The fetch stage: for a dataset whose reads have latency, threads of its own fetch samples before the threads of the
 //! CPU prong prepare them.
 //!
-//! A batch is claimed when its first sample is fetched, and begins at its first row: only then does it take a buffer, and
-//! only from then on does its time count. The samples of a few batches are fetched ahead, up to a number of bytes.
+//! A batch is claimed when its first sample is fetched, and begins at its first row: only then does it take a buffer,
+//! and only from then on does its time count. The samples of a few batches are fetched ahead, up to a number of bytes.
+//! A batch that has begun, and the one for which delivery waits, may each take as many bytes again.
 //! Datasets without latency have no such stage: there the threads that prepare samples read them.
 //!
 //! - `ahead`: the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`).
@@ -11,7 +12,7 @@
 mod ahead;
 mod worker;
 
-pub(crate) use ahead::{AheadBounds, FetchAhead, FetchTicket, Samples};
+pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket, Samples};
 pub(crate) use worker::work;
 
 use ddlp_dataset::{Dataset, FetchedSample};
@@ -36,5 +37,5 @@ impl AheadBounds {
 /// Returns the bytes of memory that the stage may take for a dataset, unless single samples are very large; 0 if the
 /// dataset needs no fetch stage.
 pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
-    if dataset.fetch_depth().threads > 0 { AHEAD_BYTES } else { 0 }
+    if dataset.fetch_depth().threads > 0 { BOUNDS_MAX * AHEAD_BYTES } else { 0 }
 }

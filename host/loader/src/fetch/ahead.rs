@@ -2,9 +2,11 @@
 //! no I/O.
 //!
 //! Samples are fetched batch by batch, in the order of the claims, but those of the batch for which delivery waits come
-//! first. Two kinds of batches are fetched even if the bound on bytes is reached: a batch that has begun, since it
-//! occupies a buffer, and the batch for which delivery waits. Otherwise they could wait for memory that is freed only
-//! after them. The batch for which delivery waits may also be claimed and begun when no other batch may.
+//! first. Two kinds of batches are fetched even if all batches together reach the bound on bytes, until their own
+//! samples reach it, too: a batch that has begun, since it occupies a buffer, and the batch for which delivery waits.
+//! Otherwise they could wait for memory that is freed only after them. At most one batch of each kind has samples left
+//! to fetch, so the stage takes at most [`BOUNDS_MAX`] times the bound. The batch for which delivery waits may also be
+//! claimed and begun when no other batch may.
 
 use crate::schedule::{BatchId, Room, Schedule};
 use std::collections::VecDeque;
@@ -16,13 +18,17 @@ const FIRST_BYTES: u64 = 128 << 10;
 /// Number of samples over which the average goes.
 const AVERAGED: u64 = 16;
 
+/// Bytes of the stage at most, in bounds: all batches together, a batch that has begun, and the awaited batch.
+pub(crate) const BOUNDS_MAX: u64 = 3;
+
 /// The samples of a batch, in order.
 pub(crate) type Samples = Arc<[u64]>;
 
 /// Bounds of the look-ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AheadBounds {
-    /// Bytes of samples that are in flight, or that were fetched and wait. One sample may have more.
+    /// Bytes of samples that are in flight, or that were fetched and wait: of all batches, and of each batch that is
+    /// fetched beyond that. One sample may have more.
     pub bytes: u64,
     /// Batches that are claimed and have not begun.
     pub batches: usize,
@@ -45,9 +51,8 @@ pub(crate) struct FetchAhead<T> {
     /// In the order of the claims. A batch leaves when its last sample is taken.
     batches: VecDeque<AheadBatch<T>>,
     claims: u64,
+    /// Samples in flight, those of batches that were given up included.
     in_flight: u64,
-    /// Bytes of samples that were fetched and wait.
-    waiting_bytes: u64,
     average_bytes: u64,
 }
 
@@ -58,6 +63,10 @@ struct AheadBatch<T> {
     sample_ids: Samples,
     rows: Vec<RowState<T>>,
     has_begun: bool,
+    /// Samples in flight.
+    in_flight: u64,
+    /// Bytes of samples that were fetched and wait.
+    waiting_bytes: u64,
     /// Rows below it are in flight or further on.
     unfetched: usize,
     /// Rows below it have been taken.
@@ -83,12 +92,17 @@ impl<T> AheadBatch<T> {
         let found = self.rows[self.untaken..].iter().position(|row| matches!(row, RowState::Fetched { .. }));
         found.map(|at| self.untaken + at)
     }
+
+    /// Returns the bytes that are fetched and wait, and those that are probably in flight.
+    fn bytes(&self, average_bytes: u64) -> u64 {
+        self.waiting_bytes + self.in_flight * average_bytes
+    }
 }
 
 impl<T> FetchAhead<T> {
     /// Creates a stage without batches.
     pub fn new(bounds: AheadBounds) -> Self {
-        Self { bounds, batches: VecDeque::new(), claims: 0, in_flight: 0, waiting_bytes: 0, average_bytes: FIRST_BYTES }
+        Self { bounds, batches: VecDeque::new(), claims: 0, in_flight: 0, average_bytes: FIRST_BYTES }
     }
 
     /// Returns the room for another claim when no sample is left to fetch; `None` if enough is claimed.
@@ -116,6 +130,8 @@ impl<T> FetchAhead<T> {
             sample_ids,
             rows,
             has_begun,
+            in_flight: 0,
+            waiting_bytes: 0,
             unfetched: 0,
             untaken: 0,
             taken: 0,
@@ -126,18 +142,22 @@ impl<T> FetchAhead<T> {
     /// no sample or no room.
     pub fn next(&mut self, schedule: &Schedule) -> Option<FetchTicket> {
         let has_room = self.has_room();
-        let unfetched = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_unfetched());
-        let in_turn = unfetched.clone().find(|(_, batch)| has_room || batch.has_begun).map(|(at, _)| at);
-        let at = if has_room && unfetched.clone().count() == 1 {
-            in_turn
+        let has_own_room = |batch: &AheadBatch<T>| self.fits(batch.bytes(self.average_bytes));
+        let mut unfetched = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_unfetched());
+        let is_only_one = unfetched.clone().count() == 1;
+        let in_turn = unfetched.find(|(_, batch)| has_room || (batch.has_begun && has_own_room(batch)));
+        let awaited = if has_room && is_only_one {
+            None
         } else {
-            let awaited = self.batches.iter().position(|batch| schedule.is_awaited(batch.id));
-            unfetched.map(|(at, _)| at).find(|&at| Some(at) == awaited).or(in_turn)
-        }?;
+            let awaited = self.batches.iter().enumerate().find(|(_, batch)| schedule.is_awaited(batch.id));
+            awaited.filter(|(_, batch)| batch.has_unfetched() && (has_room || has_own_room(batch)))
+        };
+        let (at, _) = awaited.or(in_turn)?;
         let batch = &mut self.batches[at];
         let row = batch.unfetched;
         batch.rows[row] = RowState::InFlight;
         batch.unfetched += 1;
+        batch.in_flight += 1;
         self.in_flight += 1;
         Some(FetchTicket { id: batch.id, claim: batch.claim, row, sample_id: batch.sample_ids[row] })
     }
@@ -152,7 +172,8 @@ impl<T> FetchAhead<T> {
         };
         assert!(matches!(batch.rows[ticket.row], RowState::InFlight), "a sample is fetched once");
         batch.rows[ticket.row] = RowState::Fetched { bytes, sample };
-        self.waiting_bytes += bytes;
+        batch.in_flight -= 1;
+        batch.waiting_bytes += bytes;
         None
     }
 
@@ -182,7 +203,7 @@ impl<T> FetchAhead<T> {
         for row in batch.rows[start..].iter_mut().take(most.max(1)) {
             match std::mem::replace(row, RowState::Taken) {
                 RowState::Fetched { bytes, sample } => {
-                    self.waiting_bytes -= bytes;
+                    batch.waiting_bytes -= bytes;
                     samples.push(sample);
                     end += 1;
                 }
@@ -205,12 +226,7 @@ impl<T> FetchAhead<T> {
 
     /// Forgets a batch that was given up. What was fetched of it is lost.
     pub fn remove(&mut self, id: BatchId) {
-        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        for row in self.batches.remove(at).into_iter().flat_map(|batch| batch.rows) {
-            if let RowState::Fetched { bytes, .. } = row {
-                self.waiting_bytes -= bytes;
-            }
-        }
+        self.batches.retain(|batch| batch.id != id);
     }
 
     /// Returns whether the batch is claimed, but has not begun.
@@ -219,26 +235,33 @@ impl<T> FetchAhead<T> {
     }
 
     /// Returns the bytes of samples that were fetched and wait.
-    #[cfg(test)]
     pub fn waiting_bytes(&self) -> u64 {
-        self.waiting_bytes
+        self.batches.iter().map(|batch| batch.waiting_bytes).sum()
     }
 
-    /// Returns whether a thread should be woken to fetch: not for every sample that was taken while the bound is reached.
+    /// Returns whether a thread should be woken to fetch: not for every sample that was taken while the bound is
+    /// reached.
     pub fn has_work(&self, schedule: &Schedule) -> bool {
-        let has_much_room = self.bytes() <= self.bounds.bytes / 8 * 7;
-        self.batches.iter().any(|batch| batch.has_unfetched() && (has_much_room || batch.has_begun))
+        let is_much_room = |bytes: u64| bytes <= self.bounds.bytes / 8 * 7;
+        let has_much_room = is_much_room(self.bytes());
+        let has_own_room = |batch: &AheadBatch<T>| batch.has_begun && is_much_room(batch.bytes(self.average_bytes));
+        self.batches.iter().any(|batch| batch.has_unfetched() && (has_much_room || has_own_room(batch)))
             || (has_much_room && self.claim_room(schedule).is_some())
     }
 
     /// Returns whether another sample may be in flight.
     fn has_room(&self) -> bool {
-        self.bytes() == 0 || self.bytes() + self.average_bytes <= self.bounds.bytes
+        self.fits(self.bytes())
+    }
+
+    /// Returns whether another sample fits within the bound beside samples of `bytes`. One sample always does.
+    fn fits(&self, bytes: u64) -> bool {
+        bytes == 0 || bytes + self.average_bytes <= self.bounds.bytes
     }
 
     /// Returns the bytes that are fetched and wait, and those that are probably in flight.
     fn bytes(&self) -> u64 {
-        self.waiting_bytes + self.in_flight * self.average_bytes
+        self.waiting_bytes() + self.in_flight * self.average_bytes
     }
 }
 

@@ -80,19 +80,39 @@ fn samples_are_fetched_in_the_order_of_the_claims_up_to_the_bound() {
 fn a_sample_that_is_larger_than_the_bound_is_fetched_alone() {
     let (mut schedule, mut stage) = (schedule(Strategy::Cpu), stage(50, 1));
     claim(&mut stage, &mut schedule);
-    // Delivery waits for this batch: it is not what the test is about.
-    let first = start(&mut stage, &schedule);
-    assert_eq!(first.len(), 4);
-    first.into_iter().for_each(|ticket| fetch(&mut stage, ticket));
-    schedule.begin(CPU, id(0), 0.0);
-    stage.begin(id(0));
-    while stage.take(1, &mut Vec::new()).is_some() {
-        assert_eq!(claim(&mut stage, &mut schedule).len(), usize::from(stage.waiting_bytes() == 0));
+    for sample in 0..4 {
+        let next = start(&mut stage, &schedule);
+        assert_eq!(sample_ids(&next), [sample]);
+        fetch(&mut stage, next[0]);
+        assert_eq!((start(&mut stage, &schedule).len(), claim(&mut stage, &mut schedule).len()), (0, 0));
+        if sample == 0 {
+            schedule.begin(CPU, id(0), 0.0);
+            stage.begin(id(0));
+        }
+        assert!(stage.take(1, &mut Vec::new()).is_some());
     }
-    let next = start(&mut stage, &schedule);
-    assert_eq!(sample_ids(&next), [4]);
-    fetch(&mut stage, next[0]);
-    assert_eq!(start(&mut stage, &schedule).len(), 0);
+    assert_eq!(claim(&mut stage, &mut schedule), [1]);
+}
+
+#[test]
+fn a_batch_that_has_begun_and_the_awaited_one_are_fetched_up_to_the_bound_beyond_all_others() {
+    let (mut schedule, mut stage) = (schedule(Strategy::Ordered), stage(200, 3));
+    let taken: Vec<BatchId> = std::iter::from_fn(|| schedule.claim(DRIVE, 0.0, Room::Any)).collect();
+    taken.iter().filter(|id| id.batch > 0).for_each(|&id| schedule.returned(DRIVE, id, 0.0));
+    assert_eq!(claim(&mut stage, &mut schedule), [1]);
+    let tickets = start(&mut stage, &schedule);
+    assert_eq!(sample_ids(&tickets), [4, 5], "two samples reach the bound");
+    tickets.into_iter().for_each(|ticket| fetch(&mut stage, ticket));
+    schedule.begin(CPU, id(1), 0.0);
+    stage.begin(id(1));
+    assert_eq!(start(&mut stage, &schedule).len(), 0, "the rows that wait make room when they are taken");
+    schedule.failed(DRIVE, id(0), 1.0);
+    assert_eq!(claim(&mut stage, &mut schedule), [0]);
+    let tickets = start(&mut stage, &schedule);
+    assert_eq!(sample_ids(&tickets), [0, 1], "the awaited batch up to the bound");
+    assert!(stage.take(1, &mut Vec::new()).is_some());
+    assert_eq!(sample_ids(&start(&mut stage, &schedule)), [6], "the batch that has begun up to the bound");
+    assert!(!stage.has_work(&schedule));
 }
 
 #[test]
@@ -114,7 +134,7 @@ fn rows_are_prepared_in_runs_of_what_has_come() {
 }
 
 #[test]
-fn the_batch_for_which_delivery_waits_is_claimed_fetched_and_begun_beyond_all_bounds() {
+fn the_batch_for_which_delivery_waits_is_claimed_fetched_and_begun_before_all_others() {
     let (mut schedule, mut stage) = (schedule(Strategy::Ordered), stage(800, 2));
     // The drive has the first batch.
     let taken: Vec<BatchId> = std::iter::from_fn(|| schedule.claim(DRIVE, 0.0, Room::Any)).collect();
