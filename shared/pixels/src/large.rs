@@ -31,10 +31,15 @@ pub struct Turn {
     bytes: u64,
 }
 
+/// Returns whether an image of `bytes` takes a [`turn`].
+pub fn is_large(bytes: u64) -> bool {
+    bytes > SMALL_BYTES
+}
+
 /// Waits until an image of `bytes` may take its memory; a small one takes no turn. Deadlocks if the thread already
 /// holds a turn. A thread that renders a large encoded image holds one.
 pub fn turn(bytes: u64) -> Option<Turn> {
-    if bytes <= SMALL_BYTES {
+    if !is_large(bytes) {
         return None;
     }
     static MAPPED: Once = Once::new();
@@ -62,7 +67,7 @@ mod tests {
 
     #[test]
     fn large_images_take_turns_and_small_ones_do_not() {
-        assert!(turn(SMALL_BYTES).is_none());
+        assert!(turn(SMALL_BYTES).is_none() && !is_large(SMALL_BYTES) && is_large(SMALL_BYTES + 1));
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for thread in 0..8u64 {

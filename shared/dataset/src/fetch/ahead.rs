@@ -6,7 +6,7 @@ use crate::extent::resize;
 use crate::forms::{FormNotes, Next};
 use crate::header::{Header, Reads};
 use crate::{Dataset, ReadError};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, SamplePlan, Source};
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, SamplePlan, Source, is_large};
 use std::ops::Range;
 
 /// The bytes of a sample as its plan names them, read and checked by [`Fetch::fetch`], to be rendered by
@@ -103,8 +103,8 @@ impl FetchedSample {
         Some(SampleRead { index, header, offset, memory: &mut self.memory, place: start..start + length })
     }
 
-    /// Continues after the next range was read, and returns that range. Nothing is pending then if the sample is fetched,
-    /// or cannot be.
+    /// Continues after the next range was read, and returns that range. Nothing is pending then if the sample is
+    /// fetched, or cannot be.
     fn has_read(&mut self, plan: &mut SamplePlan<'_>) -> Option<Range<u64>> {
         let read = self.range()?;
         let Pending { header, reads, range } = self.pending.take()?;
@@ -124,9 +124,9 @@ impl FetchedSample {
 }
 
 impl Fetch {
-    /// Reads what rendering these samples needs, with as many reads at the same time as there are samples. Leaves a sample
-    /// empty if it lies in memory or a part of it is damaged, and maybe all of them if one cannot be read:
-    /// [`prepare`](Self::prepare) does everything then.
+    /// Reads what rendering these samples needs, with as many reads at the same time as there are samples. Leaves a
+    /// sample empty if it lies in memory, if its pixels are large, or if a part of it is damaged, and maybe all of them
+    /// if one cannot be read: [`prepare`](Self::prepare) does everything then.
     pub fn fetch(
         &mut self,
         dataset: &dyn Dataset,
@@ -148,6 +148,8 @@ impl Fetch {
             };
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
             let reads = first_reads(&header, limits, plan).ok();
+            // Large pixels take turns, from their read until they are rendered.
+            let reads = reads.filter(|reads| header.form.is_file() || !is_large(reads.bytes()));
             fetched.pending = reads.map(|reads| Pending { header, reads, range: 0 });
         }
         loop {

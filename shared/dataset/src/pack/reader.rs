@@ -78,7 +78,7 @@ impl Pack {
         let records = if samples <= WHOLE_RECORDS_MAX {
             Some(Records::read(&index)?)
         } else if samples <= KEPT_RECORDS_MAX {
-            Records::read(&index).ok()
+            unless_damaged(Records::read(&index))?
         } else {
             None
         };
@@ -156,7 +156,8 @@ impl Dataset for Pack {
         match self.record(index) {
             Ok(record) => self.index.name_or_number(index, &record),
             Err(ReadError::Unavailable(Unavailable::UnknownForm { .. })) => format!("#{index} (its form is unknown)"),
-            Err(_) => format!("#{index} (its record is damaged)"),
+            Err(ReadError::Corrupt(_)) => format!("#{index} (its record is damaged)"),
+            Err(ReadError::Unavailable(_)) => format!("#{index} (its name cannot be read)"),
         }
     }
 
@@ -297,6 +298,18 @@ impl Dataset for Pack {
 
     fn export(&self) -> Option<&PackFile> {
         self.index.file.file()
+    }
+}
+
+/// Returns no records if one of them cannot be used, or if there is no memory for them. Any other error may be gone
+/// when the pack is opened again: without it, each sample would cost one read more.
+fn unless_damaged(records: Result<Records, FormatError>) -> Result<Option<Records>, FormatError> {
+    use FormatError::{Checksum, Io, Malformed, UnknownForm};
+    match records {
+        Ok(records) => Ok(Some(records)),
+        Err(Malformed { .. } | Checksum { .. } | UnknownForm { .. }) => Ok(None),
+        Err(Io { source, .. }) if source.kind() == io::ErrorKind::OutOfMemory => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,14 +1,16 @@
 //! A long pack: its records stay in memory unless one of them is damaged.
 
 use super::{Bench, Pixels, quietly};
-use crate::pack::format::RECORD_BYTES;
+use crate::pack::format::{FormatError, RECORD_BYTES};
 use crate::pack::reader::WHOLE_RECORDS_MAX;
-use crate::pack::{Broken, Pack, PackOptions, Part, Survey, verify};
+use crate::pack::{Blocks, Broken, Pack, PackOptions, Part, Survey, verify};
 use crate::samples::{bytes, silently};
 use crate::{Corrupt, Dataset, ReadError, Unavailable};
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 #[test]
 fn records_are_kept_together_or_read_and_checked_one_by_one() {
@@ -37,6 +39,48 @@ fn records_are_kept_together_or_read_and_checked_one_by_one() {
     for index in [70_000, 70_002] {
         assert!(kept.sample(index, &mut buf).is_ok(), "records in memory are not read again");
     }
+}
+
+/// A pack's bytes in memory, with the error of reads at an offset.
+#[derive(Debug)]
+struct Failing {
+    bytes: Vec<u8>,
+    error: io::ErrorKind,
+    at: u64,
+}
+
+impl Blocks for Failing {
+    fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset == self.at {
+            return Err(self.error.into());
+        }
+        out.copy_from_slice(&self.bytes[offset as usize..][..out.len()]);
+        Ok(())
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn interrupt(&self) {}
+}
+
+#[test]
+fn records_that_cannot_be_read_are_an_error_unless_there_is_no_memory_for_them() {
+    let bench = Bench::new(1, 1);
+    let out = bench.path("out.ddlp");
+    quietly(&Pixels::new(WHOLE_RECORDS_MAX + 1), &out, &PackOptions::default()).unwrap();
+    let records = Pack::open(&out).unwrap().layout().section(Part::Records).offset;
+    let open = |error| {
+        let blocks = Failing { bytes: fs::read(&out).unwrap(), error, at: records };
+        Pack::from_blocks(Box::new(blocks), Path::new("memory")).map(|pack| pack.records.is_some())
+    };
+    assert!(matches!(open(io::ErrorKind::TimedOut), Err(FormatError::Io { .. })));
+    assert!(matches!(open(io::ErrorKind::OutOfMemory), Ok(false)));
 }
 
 /// Damages a record while the pack is open.

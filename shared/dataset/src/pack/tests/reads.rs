@@ -23,6 +23,7 @@ struct Recorded(Arc<Mutex<Contents>>);
 struct Contents {
     bytes: Vec<u8>,
     read: Vec<Range<u64>>,
+    fails: bool,
 }
 
 impl Recorded {
@@ -45,6 +46,9 @@ impl Blocks for Recorded {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut contents = self.0.lock().unwrap();
+        if contents.fails {
+            return Err(io::Error::other("the store is gone"));
+        }
         contents.read.push(offset..offset + out.len() as u64);
         out.copy_from_slice(&contents.bytes[offset as usize..][..out.len()]);
         Ok(())
@@ -59,7 +63,11 @@ impl Blocks for Recorded {
 
 /// Returns a pack of one photograph in this form.
 fn packed(bench: &Bench, form: StoredForm) -> (Recorded, Pack) {
-    let (width, height) = (331, 243);
+    packed_of(bench, form, (331, 243))
+}
+
+/// Returns a pack of one photograph of this size in this form.
+fn packed_of(bench: &Bench, form: StoredForm, (width, height): (u32, u32)) -> (Recorded, Pack) {
     let file = jpeg(&synthetic::photo(width, height, 5), width, height, &JpegOptions::default()).unwrap();
     fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();
     let (source, out) = (open(&bench.path("source")).unwrap(), bench.path("out.ddlp"));
@@ -190,4 +198,30 @@ fn one_thread_fetches_and_another_one_renders() {
         fetched.clear();
         assert_eq!(render(&fetched), None);
     }
+}
+
+#[test]
+fn large_pixels_are_left_to_the_thread_that_renders_them() {
+    let bench = Bench::new(1, 1);
+    let (side, limits) = (1300, Limits::default());
+    let (recorded, pack) = packed_of(&bench, StoredForm::Raw, (side, side));
+    for (size, is_fetched) in [(40, true), (side, false)] {
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size }.into()])).unwrap();
+        let fetched = FetchedSample::default();
+        let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
+        recorded.take();
+        Fetch::default().fetch(&pack, limits, &pipeline, &mut samples);
+        assert_eq!(!recorded.take().is_empty(), is_fetched);
+        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
+        let mut out = vec![0; pipeline.output().bytes()];
+        let rendered = Fetch::default().render(&samples[0].fetched, &mut Preparer::new(limits), drawn, &mut out);
+        assert_eq!(rendered.is_some(), is_fetched);
+    }
+}
+
+#[test]
+fn a_sample_whose_name_cannot_be_read_is_not_called_damaged() {
+    let (recorded, pack) = packed(&Bench::new(1, 1), StoredForm::Kept);
+    recorded.0.lock().unwrap().fails = true;
+    assert_eq!(pack.name(0), "#0 (its name cannot be read)");
 }
