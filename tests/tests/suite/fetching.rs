@@ -21,13 +21,13 @@ enum Fault {
     Corrupt,
 }
 
-/// Gathers reads: each waits until as many as are to be in flight have come.
+/// Gathers reads: the first ones wait until as many as are to be in flight have come.
 struct Store {
     depth: FetchDepth,
     /// Reads of each sample.
     reads: Mutex<BTreeMap<u64, u32>>,
-    /// Reads that wait for others, and the number of times that enough came.
-    gathered: Mutex<(usize, u64)>,
+    /// Reads in flight, and the most at a time.
+    in_flight: Mutex<(usize, usize)>,
     came: Condvar,
     gathers: bool,
     fault: Option<(u64, Fault)>,
@@ -39,7 +39,7 @@ impl Default for Store {
         Self {
             depth: FetchDepth { threads: READS, samples: 1 },
             reads: Mutex::default(),
-            gathered: Mutex::default(),
+            in_flight: Mutex::default(),
             came: Condvar::default(),
             gathers: false,
             fault: None,
@@ -52,16 +52,13 @@ impl Hooks for Store {
     fn reads(&self, index: u64) {
         *self.reads.lock().unwrap().entry(index).or_default() += 1;
         if self.gathers {
-            let mut gathered = self.gathered.lock().unwrap();
-            gathered.0 += 1;
-            if gathered.0 == READS {
-                *gathered = (0, gathered.1 + 1);
-                self.came.notify_all();
-            }
-            let round = gathered.1;
-            // The last reads of a run are too few, and wait in vain.
-            let few = |gathered: &mut (usize, u64)| gathered.0 > 0 && gathered.1 == round;
-            drop(self.came.wait_timeout_while(gathered, Duration::from_secs(2), few).unwrap());
+            let mut in_flight = self.in_flight.lock().unwrap();
+            let (now, most) = *in_flight;
+            *in_flight = (now + 1, most.max(now + 1));
+            self.came.notify_all();
+            let few = |(_, most): &mut (usize, usize)| *most < READS;
+            let (mut in_flight, _) = self.came.wait_timeout_while(in_flight, Duration::from_secs(10), few).unwrap();
+            in_flight.0 -= 1;
         }
     }
 
@@ -107,8 +104,7 @@ fn each_sample_is_read_once_and_more_are_in_flight_than_there_are_threads() {
     assert_eq!(run.ordered_digest, expected);
     let reads = store.hooks.reads.lock().unwrap();
     assert!(reads.len() == SAMPLES as usize && reads.values().all(|&reads| reads == 1), "{reads:?}");
-    let (_, rounds) = *store.hooks.gathered.lock().unwrap();
-    assert!(rounds >= u64::from(SAMPLES / READS as u32) - 1, "{rounds} times {READS} reads were in flight");
+    assert_eq!(*store.hooks.in_flight.lock().unwrap(), (0, READS));
     assert!(!*store.hooks.announced.lock().unwrap(), "samples that are fetched ahead are not announced");
 }
 
