@@ -25,7 +25,7 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 const BYTES_A_SECOND: usize = 1 << 20;
 /// Largest buffer that a thread keeps after a read.
 const KEPT_BYTES: usize = 1 << 20;
-/// Longest time without a path to the drive before a read fails.
+/// Longest time without a path to the drive before reads fail.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Threads that fetch, each by a queue of its own, and samples of one call: the calls of the threads overlap, and a
 /// thread sleeps once for several samples.
@@ -68,6 +68,8 @@ struct DrivePath {
     next_attempt: Instant,
     pauses: Backoff,
     failure: Option<DriverError>,
+    /// When a read first found the path lost, until the path is found.
+    lost_since: Option<Instant>,
     /// Number of times that all waits were interrupted.
     interrupts: u64,
 }
@@ -95,6 +97,7 @@ impl DriveBlocks {
             next_attempt: Instant::now(),
             pauses: Backoff::new(PAUSES, 0),
             failure: None,
+            lost_since: None,
             interrupts: 0,
         };
         Ok(Self { endpoint, block_bytes: geometry.block_bytes, path: Mutex::new(path), changed: Condvar::new() })
@@ -204,6 +207,7 @@ impl DriveBlocks {
                             (path.controller, path.geometry) = (Some(controller), geometry);
                             path.session += 1;
                             (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
+                            path.lost_since = None;
                         }
                         Err(error) => path.retry_later(error),
                     }
@@ -212,6 +216,8 @@ impl DriveBlocks {
                 }
             }
             let now = Instant::now();
+            let is_lost = path.controller.is_none();
+            let until = if is_lost { until.min(give_up_at(&mut path.lost_since, now)) } else { until };
             if now >= until {
                 return Err(path_lost(path.failure.as_ref()));
             }
@@ -295,8 +301,8 @@ impl Blocks for DriveBlocks {
         self.read_many(&mut [BlocksRead { offset, memory, place }])
     }
 
-    /// Reads whole blocks straight into the memory of all reads, by one call of the driver, and then restores the bytes in
-    /// front of the places.
+    /// Reads whole blocks straight into the memory of all reads, by one call of the driver, and then restores the bytes
+    /// in front of the places.
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
         if !reads.iter().all(|read| self.blocks_of(read).is_some()) {
             return reads.iter_mut().try_for_each(|read| self.read(read.offset, &mut read.memory[read.place.clone()]));
@@ -339,11 +345,19 @@ impl Blocks for DriveBlocks {
     }
 }
 
-/// Returns where whole blocks go so that their bytes after the first `skipped` ones fill `place`; `None` if that is before
-/// the beginning of the memory.
+/// Returns where whole blocks go so that their bytes after the first `skipped` ones fill `place`; `None` if that is
+/// before the beginning of the memory.
 fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Option<Range<usize>> {
     let start = place.start.checked_sub(skipped)?;
     Some(start..start + (skipped + place.len()).next_multiple_of(block_bytes))
+}
+
+/// Returns when reads give up a path that is lost. Reads that follow upon one another share that time, since several of
+/// them find out why one sample cannot be read. A read that comes much later waits anew.
+fn give_up_at(lost_since: &mut Option<Instant>, now: Instant) -> Instant {
+    let since = lost_since.filter(|since| now < *since + 2 * PATIENCE).unwrap_or(now);
+    *lost_since = Some(since);
+    since + PATIENCE
 }
 
 /// Returns the error of a read that the drive refused.
@@ -386,5 +400,14 @@ mod tests {
             assert_eq!(blocks, expected, "{skipped} {length}");
         }
         assert_eq!(blocks_around(&(2..8), 3, 8), None);
+    }
+
+    #[test]
+    fn reads_that_follow_upon_one_another_share_their_patience() {
+        let (mut lost_since, lost) = (None, Instant::now());
+        for (after, expected) in [(0, 1), (30, 1), (59, 1), (61, 1), (119, 1), (120, 3), (150, 3)] {
+            let until = give_up_at(&mut lost_since, lost + Duration::from_secs(after));
+            assert_eq!(until, lost + expected * PATIENCE, "after {after} s");
+        }
     }
 }
