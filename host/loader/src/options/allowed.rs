@@ -3,6 +3,7 @@
 use super::LoaderOptions;
 use crate::drive::LocalDrive;
 use crate::error::LoaderError;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 /// Most threads of the CPU prong, and of a drive that the loader starts.
@@ -34,14 +35,14 @@ pub(super) fn check_range(option: &str, value: u64) -> Result<(), LoaderError> {
     if fits { Ok(()) } else { Err(refused(option, &value.into())) }
 }
 
-/// Returns the values that an option may have, in words.
-fn allowed(option: &str) -> String {
+/// Returns the values that an option may have, in words, unless the option is too large for a few words.
+fn allowed(option: &str) -> Option<String> {
     if let Some((_, least, most)) = RANGES.iter().find(|(name, ..)| *name == option) {
-        return match *most {
+        return Some(match *most {
             u64::MAX => format!("a whole number from {least} on"),
             most if most == u32::MAX as u64 => format!("a whole number from {least} on"),
             most => format!("a whole number from {least} to {most}"),
-        };
+        });
     }
     let words = match option {
         "strategy" => r#""ordered", "mte", "wrr", "cpu" or "csd""#,
@@ -60,14 +61,15 @@ fn allowed(option: &str) -> String {
         "host_nqn" => "an NQN",
         "drives" => "a list of drives",
         "metrics" => "an address, such as \"127.0.0.1:9464\"",
-        _ => "something else",
+        _ => return None,
     };
-    words.into()
+    Some(words.into())
 }
 
-/// Returns the error for a value that an option cannot have.
+/// Returns the error for a value that an option cannot have. The option has words in [`allowed`].
 pub(super) fn refused(option: &str, value: &Value) -> LoaderError {
-    LoaderError::Options(format!("`{option}` is {value}, but must be {}", allowed(option)))
+    let words = allowed(option).expect("an option with words");
+    LoaderError::Options(format!("`{option}` is {value}, but must be {words}"))
 }
 
 impl LoaderOptions {
@@ -75,28 +77,36 @@ impl LoaderOptions {
     ///
     /// # Errors
     ///
-    /// [`LoaderError::Options`] names the option, its value, and the values that it may have.
+    /// [`LoaderError::Options`] names the option, and its value with the values that it may have, or what is wrong in
+    /// the value.
     pub fn from_json(text: &str) -> Result<Self, LoaderError> {
         serde_json::from_str(text).map_err(|error| {
             let given: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
-            // Each option is read alone, to find the one that is wrong.
-            let is_wrong = |name: &str, value: &Value| serde_json::from_value::<Self>(json!({ name: value })).is_err();
-            let wrong = given.iter().find(|(name, value)| is_wrong(name, value));
-            match wrong {
-                Some((name, Value::Array(drives))) if name == "drives" => drives.iter().find_map(wrong_in_drive),
-                Some((name, value)) => Some(refused(name, value)),
-                None => None,
-            }
-            .unwrap_or_else(|| LoaderError::Options(error.to_string()))
+            wrong_in::<Self>(&given).unwrap_or_else(|| LoaderError::Options(error.to_string()))
         })
     }
 }
 
+/// Returns the error for the first option that is wrong. Reads each option alone.
+fn wrong_in<T: Default + Serialize + DeserializeOwned>(given: &Map<String, Value>) -> Option<LoaderError> {
+    let options = serde_json::to_value(T::default()).expect("options without keys that JSON lacks");
+    given.iter().find_map(|(name, value)| {
+        let error = serde_json::from_value::<T>(json!({ name: value })).err()?;
+        let described = || LoaderError::Options(format!("`{name}`: {error}"));
+        Some(match value {
+            _ if options.get(name).is_none() => LoaderError::Options(error.to_string()),
+            Value::Array(drives) if name == "drives" => {
+                drives.iter().find_map(wrong_in_drive).unwrap_or_else(described)
+            }
+            _ if allowed(name).is_some() => refused(name, value),
+            _ => described(),
+        })
+    })
+}
+
 /// Returns the error for the option of a local drive that is wrong.
 fn wrong_in_drive(drive: &Value) -> Option<LoaderError> {
-    let options = drive.get("local")?.as_object()?;
-    let is_wrong = |name: &str, value: &Value| serde_json::from_value::<LocalDrive>(json!({ name: value })).is_err();
-    options.iter().find(|(name, value)| is_wrong(name, value)).map(|(name, value)| refused(name, value))
+    wrong_in::<LocalDrive>(drive.get("local")?.as_object()?)
 }
 
 #[cfg(test)]
@@ -117,8 +127,23 @@ mod tests {
             (r#"{"max_corrupt": "2x"}"#, r#"such as "1%""#),
             (r#"{"stall_after_s": -1}"#, "`stall_after_s` is -1, but must be a number of seconds, 0 or more"),
             (r#"{"drives": ["auto", {"local": {"threads": "two"}}]}"#, r#"`threads` is "two", but must be a whole"#),
+            (r#"{"drives": "local"}"#, r#"`drives` is "local", but must be a list of drives"#),
         ] {
             assert!(said(text).contains(message), "{text}: {}", said(text));
+        }
+    }
+
+    #[test]
+    fn what_no_words_describe_is_said_by_the_reader_of_the_value() {
+        for (text, message) in [
+            (r#"{"batchsize": 1}"#, "unknown field `batchsize`, expected one of `dataset`"),
+            (r#"{"pipeline": {"operations": [{"resize": {}}]}}"#, "`pipeline`: missing field `size`"),
+            (r#"{"resume": 1}"#, "`resume`: invalid type: integer `1`"),
+            (r#"{"drives": ["usual"]}"#, "`drives`: unknown variant `usual`, expected one of `local`"),
+            (r#"{"drives": [{"local": {"results": "disk"}}]}"#, "`results`: unknown variant `disk`, expected"),
+            (r#"{"drives": [{"local": {"batch_size": 1}}]}"#, "unknown field `batch_size`, expected one of `agent`"),
+        ] {
+            assert!(said(text).starts_with(message), "{text}: {}", said(text));
         }
     }
 
@@ -126,7 +151,7 @@ mod tests {
     #[test]
     fn names_that_are_offered_are_accepted() {
         for option in ["strategy", "policy", "last", "dtype", "layout"] {
-            let words = allowed(option);
+            let words = allowed(option).unwrap();
             for name in words.split('"').skip(1).step_by(2) {
                 LoaderOptions::from_json(&json!({ option: name }).to_string()).unwrap();
             }
@@ -134,11 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_words() {
+    fn every_option_of_a_few_words_has_them() {
         let options = serde_json::to_value(LoaderOptions::default()).unwrap();
-        let own = ["pipeline", "limits", "resume", "replay"];
-        for name in options.as_object().unwrap().keys().filter(|name| !own.contains(&name.as_str())) {
-            assert_ne!(allowed(name), "something else", "{name}");
+        let of_drive = serde_json::to_value(LocalDrive::default()).unwrap();
+        let names = options.as_object().unwrap().keys().chain(of_drive.as_object().unwrap().keys());
+        let own = ["pipeline", "limits", "resume", "replay", "results"];
+        for name in names {
+            assert_eq!(allowed(name).is_none(), own.contains(&name.as_str()), "{name}");
         }
     }
 }
