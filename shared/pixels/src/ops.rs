@@ -24,7 +24,7 @@ mod random_vertical_flip;
 mod resize;
 
 pub use center_crop::CenterCrop;
-pub use color_jitter::{ColorJitter, Factor, Jitter, JitterOfWhole, Turn};
+pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
 pub use random_crop::RandomCrop;

@@ -33,7 +33,7 @@ pub struct ColorJitter {
     pub saturation: Factor,
     /// Part of the colour circle by which the hue turns, from −0.5 to 0.5. The bounds are 0 and 0 by default.
     #[serde(default)]
-    pub hue: Turn,
+    pub hue: HueTurn,
 }
 
 /// Bounds of a factor, from 0 to 1000.
@@ -42,7 +42,7 @@ pub struct Factor(pub [f64; 2]);
 
 /// Bounds of a part of a circle, from −0.5 to 0.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Turn(pub [f64; 2]);
+pub struct HueTurn(pub [f64; 2]);
 
 impl Default for Factor {
     fn default() -> Self {
@@ -57,7 +57,7 @@ impl From<f64> for Factor {
     }
 }
 
-impl From<f64> for Turn {
+impl From<f64> for HueTurn {
     fn from(strength: f64) -> Self {
         Self([-strength, strength])
     }
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Factor {
     }
 }
 
-impl<'de> Deserialize<'de> for Turn {
+impl<'de> Deserialize<'de> for HueTurn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         bounds(deserializer, |strength| (strength >= 0.0).then(|| Self::from(strength).0)).map(Self)
     }
@@ -148,13 +148,13 @@ impl Operate for ColorJitter {
             brightness: Factor([0.4, 1.6]),
             contrast: Factor([0.4, 1.6]),
             saturation: Factor([0.2, 1.8]),
-            hue: Turn([-0.5, 0.5]),
+            hue: HueTurn([-0.5, 0.5]),
         },
         Self {
             brightness: Factor([1.0, 1.0]),
             contrast: Factor([1.0, 1.0]),
             saturation: Factor([0.0, 0.5]),
-            hue: Turn([0.1, 0.1]),
+            hue: HueTurn([0.1, 0.1]),
         },
     ];
 
@@ -166,7 +166,7 @@ impl Operate for ColorJitter {
                 return Err(format!("{name} [{low}, {high}] is not a range within [0, {FACTOR_MAX}]"));
             }
         }
-        let Turn([low, high]) = self.hue;
+        let HueTurn([low, high]) = self.hue;
         if -0.5 <= low && low <= high && high <= 0.5 {
             return Ok(());
         }
@@ -251,7 +251,7 @@ mod tests {
         brightness: Factor([0.6, 1.4]),
         contrast: Factor([0.6, 1.4]),
         saturation: Factor([0.6, 1.4]),
-        hue: Turn([-0.1, 0.1]),
+        hue: HueTurn([-0.1, 0.1]),
     };
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(jitter.brightness, Factor([0.6, 1.4]));
         assert_eq!(jitter.contrast, Factor([0.0, 3.0]));
         assert_eq!(jitter.saturation, Factor([0.5, 1.0]));
-        assert_eq!(jitter.hue, Turn([-0.1, 0.1]));
+        assert_eq!(jitter.hue, HueTurn([-0.1, 0.1]));
         assert_eq!(read("").unwrap(), ColorJitter::default());
         for wrong in ["hue = -0.1", "brightness = [1]", "brightness = [1, 2, 3]", "contrast = 'much'", "contrast = nan"]
         {
@@ -319,7 +319,7 @@ mod tests {
             (ColorJitter { brightness: Factor([-0.1, 1.0]), ..ALL }, "brightness"),
             (ColorJitter { contrast: Factor([1.2, 1.0]), ..ALL }, "contrast"),
             (ColorJitter { saturation: Factor([1.0, f64::NAN]), ..ALL }, "saturation"),
-            (ColorJitter { hue: Turn([-0.6, 0.0]), ..ALL }, "hue"),
+            (ColorJitter { hue: HueTurn([-0.6, 0.0]), ..ALL }, "hue"),
         ] {
             assert!(wrong.check().unwrap_err().starts_with(name));
         }

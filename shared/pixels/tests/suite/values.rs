@@ -1,8 +1,8 @@
 //! Compares operations on values with torchvision's (golden/values.py).
 
 use ddlp_pixels::ops::{
-    ColorJitter, Factor, GaussianBlur, Operation, RandomAutocontrast, RandomCrop, RandomGrayscale, RandomInvert,
-    RandomSolarize, Turn,
+    ColorJitter, Factor, GaussianBlur, HueTurn, Operation, RandomAutocontrast, RandomCrop, RandomGrayscale,
+    RandomInvert, RandomSolarize,
 };
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source};
 
@@ -41,7 +41,7 @@ fn jitter(name: &str, by: f64) -> ColorJitter {
         "brightness" => ColorJitter { brightness: factor, ..none },
         "contrast" => ColorJitter { contrast: factor, ..none },
         "saturation" => ColorJitter { saturation: factor, ..none },
-        "hue" => ColorJitter { hue: Turn([by, by]), ..none },
+        "hue" => ColorJitter { hue: HueTurn([by, by]), ..none },
         _ => panic!("{name}"),
     }
 }
