@@ -14,6 +14,9 @@ from ._pipeline import Pipeline
 # What only changes the type of an image: the loader's options `dtype` and `layout` do.
 _OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor"}
 
+# What depends on the range of an image's values.
+_OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
+
 
 class Compose(Pipeline):
     """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
@@ -31,6 +34,7 @@ class Compose(Pipeline):
     def __init__(self, transforms: Iterable[Any]) -> None:
         operations: list[Operation] = []
         self.normalize = None
+        floats: str | None = None
         for number, transform in enumerate(_flat(transforms)):
             if self.normalize is not None:
                 raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
@@ -39,6 +43,13 @@ class Compose(Pipeline):
                 raise ConfigurationError(
                     f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches"
                 )
+            if floats is not None and kind in _OF_PIXEL_VALUES:
+                raise ConfigurationError(
+                    f"transform {number}, {transform}, has values from 0 to 1 after {floats}, but here from 0 to 255: "
+                    f"put it before {floats} (a threshold times 255)"
+                )
+            if kind == "ToTensor" or "float" in str(getattr(transform, "dtype", "")):
+                floats = kind
             if kind == "Normalize":
                 self.normalize = _channels(transform.mean), _channels(transform.std)
             elif kind == "ToDtype" and not _keeps_values(transform):

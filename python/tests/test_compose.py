@@ -80,6 +80,14 @@ def test_other_transforms_are_named(t, make, part):
         ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
 
 
+@BOTH
+def test_what_depends_on_the_range_of_values_comes_before_floats(t):
+    for floats in [t.ToTensor(), t.ConvertImageDtype(torch.float32)]:
+        for late in [t.RandomSolarize(0.5), t.RandomPosterize(4)]:
+            with pytest.raises(ddlp.ConfigurationError, match="transform 2.*put it before"):
+                ddlp.Compose([t.CenterCrop(32), floats, late])
+
+
 def test_one_value_of_normalize_is_that_of_all_channels():
     floats = v2.ToDtype(torch.float32, scale=True) if v2 else v1.ConvertImageDtype(torch.float32)
     composed = ddlp.Compose([T.CenterCrop(32), floats, T.Normalize([0.5], [0.25])])

@@ -144,8 +144,8 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`LoaderError::System`] when there is no memory for the copy; [`LoaderError::Field`] when this process cannot read
-    /// the images.
+    /// [`LoaderError::System`] when there is no memory for the copy; [`LoaderError::Field`] when this process cannot
+    /// read the images.
     pub fn into_owned(mut self) -> Result<Self, LoaderError> {
         let images = self.images().bytes()?;
         let refused = |error| LoaderError::System {

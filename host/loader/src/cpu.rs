@@ -114,8 +114,8 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
-    /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the run
-    /// is stopped meanwhile.
+    /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the
+    /// run is stopped meanwhile.
     fn prepare(
         &mut self,
         engine: &Engine,

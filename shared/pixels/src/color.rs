@@ -1,5 +1,5 @@
-//! Changes of colours, in 32-bit floats by torchvision's formulas. Every addition, multiplication and division rounds as
-//! IEEE 754 says and is not contracted, so every machine and every set of vector instructions gives the same values.
+//! Changes of colours, in 32-bit floats by torchvision's formulas. Every addition, multiplication and division rounds
+//! as IEEE 754 says and is not contracted, so every machine and every set of vector instructions gives the same values.
 
 #![allow(unsafe_code)]
 

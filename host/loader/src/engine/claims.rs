@@ -76,8 +76,8 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.images.row_bytes())))
     }
 
-    /// Returns the samples of a batch that the CPU has claimed, unless there is nothing to prepare: then the batch, or the
-    /// reason why the run ends, is ready.
+    /// Returns the samples of a batch that the CPU has claimed, unless there is nothing to prepare: then the batch, or
+    /// the reason why the run ends, is ready.
     pub(super) fn samples_of_claim(&self, core: &mut Core, id: BatchId) -> Option<Samples> {
         let ready = match core.sample_ids(id) {
             // A rank's share of a short last batch can be empty.

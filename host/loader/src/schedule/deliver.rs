@@ -47,7 +47,8 @@ impl Schedule {
     }
 
     /// Gives up the ready batch that would be delivered last among those that `may_go`, and returns it with the prong
-    /// that prepared it. Any prong may claim the batch again, unless a prong failed at it; under `csd` the CPU alone may.
+    /// that prepared it. Any prong may claim the batch again, unless a prong failed at it; under `csd` the CPU alone
+    /// may.
     pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
         let last = |epoch: &Epoch| {
             let ready = (epoch.first()..epoch.batches()).filter_map(|batch| match *epoch.state(batch) {

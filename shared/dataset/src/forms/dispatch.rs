@@ -1,5 +1,5 @@
-//! The methods of [`StoredForm`] that differ by form. Each selects the form by a `match`, so that reading a small sample
-//! costs no dynamic call.
+//! The methods of [`StoredForm`] that differ by form. Each selects the form by a `match`, so that reading a small
+//! sample costs no dynamic call.
 
 use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable};
 use super::{StoredForm, with_forms};

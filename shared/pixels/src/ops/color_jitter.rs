@@ -14,11 +14,11 @@ use zerocopy::IntoBytes;
 /// Largest factor.
 const FACTOR_MAX: f64 = 1000.0;
 
-/// Changes brightness, contrast, saturation and hue by factors that are drawn evenly between bounds, in an order that is
-/// drawn as well.
+/// Changes brightness, contrast, saturation and hue by factors that are drawn evenly between bounds, in an order that
+/// is drawn as well.
 ///
-/// Instead of both bounds, a description in TOML may name one number x: for a factor, the bounds are then 1 − x, or 0 if
-/// that is negative, and 1 + x; for the hue, −x and x.
+/// Instead of both bounds, a description in TOML may name one number x: for a factor, the bounds are then 1 − x, or 0
+/// if that is negative, and 1 + x; for the hue, −x and x.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColorJitter {
