@@ -141,8 +141,8 @@ impl Schedule {
         schedule
     }
 
-    /// Returns a schedule with the same options that begins in another epoch, of which these batches were delivered
-    /// before.
+    /// Returns a schedule with the same options that begins in another epoch. The batches `delivered` of that epoch
+    /// are not delivered again.
     pub fn beginning_at(&self, epoch: u32, delivered: Vec<u32>) -> Self {
         let epochs = epoch..self.config.epochs.end;
         Self::new(ScheduleConfig { epochs, delivered, ..self.config.clone() })
