@@ -2,7 +2,7 @@
 //! as an attacker would correct them.
 #![no_main]
 
-use ddlp_dataset::{Dataset, Drawn, Fetch, StoredAt};
+use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
@@ -35,13 +35,13 @@ fn check(bytes: &[u8]) {
     let pipeline = Pipeline { exif_orientation: true, operations };
     let pipeline = CompiledPipeline::of(&pipeline).expect("a valid pipeline");
     let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);
-    let (mut fetch, mut buf) = (Fetch::default(), Vec::new());
+    let (mut reader, mut buf) = (SampleReader::default(), Vec::new());
     for index in 0..pack.len().min(16) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
         let (dataset, drawn): (&dyn Dataset, _) = (&pack, Drawn { pipeline: &pipeline, draw });
-        let _ = fetch.prepare(StoredAt { dataset, index }, &mut preparer, drawn, &mut out);
+        let _ = reader.prepare(StoredAt { dataset, index }, &mut preparer, drawn, &mut out);
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());
     }

@@ -16,7 +16,7 @@ use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{
-    Dataset, Drawn, Fetch, FetchError, FetchedSample, Half, Patience, ReadError, StoredAt, Unavailable,
+    Dataset, Drawn, FetchedSample, Half, Patience, ReadError, SampleError, SampleReader, StoredAt, Unavailable,
 };
 use ddlp_pixels::{AbilityNumber, CompiledPipeline, CorruptReason, Draw, PixelError, Prepared, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,7 +75,7 @@ pub struct SamplePreparer {
     pipeline: CompiledPipeline,
     policy: CorruptPolicy,
     preparer: Preparer,
-    fetch: Fetch,
+    reader: SampleReader,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
     /// For a drive, the decoders on which it agrees with the host.
@@ -93,7 +93,7 @@ impl SamplePreparer {
             pipeline: compiled(program),
             policy: program.policy,
             preparer: Preparer::new(program.limits),
-            fetch: Fetch::default(),
+            reader: SampleReader::default(),
             neighbours: 0,
             agreed: None,
             patience: Patience::default(),
@@ -114,7 +114,7 @@ impl SamplePreparer {
     /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
     /// images.
     pub fn timed(self) -> Self {
-        Self { fetch: self.fetch.timed(), ..self }
+        Self { reader: self.reader.timed(), ..self }
     }
 
     /// Tries this many neighbours in place of a corrupt sample, but at least [`NEIGHBOURS_MIN`].
@@ -126,7 +126,7 @@ impl SamplePreparer {
     /// sample or of a neighbour: the host might read what the drive cannot, and would then choose another neighbour.
     /// The drive leaves samples whose decoder is not among the `agreed` ones to the host ([`Outcome::OtherDecoder`]).
     pub fn for_drive(self, agreed: AgreedDecoders) -> Self {
-        Self { agreed: Some(agreed), fetch: self.fetch.with_decoders(agreed.decoders), ..self }
+        Self { agreed: Some(agreed), reader: self.reader.with_decoders(agreed.decoders), ..self }
     }
 
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The returned record tells the
@@ -238,12 +238,12 @@ impl SamplePreparer {
 
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
-        self.fetch.take_times()
+        self.reader.take_times()
     }
 
     /// Returns the bytes that were read from the dataset since the last call.
     pub fn take_read(&mut self) -> BytesRead {
-        self.fetch.take_read()
+        self.reader.take_read()
     }
 
     /// Repeats an attempt after growing pauses while the sample cannot be read.
@@ -269,8 +269,8 @@ impl SamplePreparer {
 
     /// Renders a fetched sample. Returns `None` if that fails: an attempt from the sample's place finds out why.
     fn render(&mut self, fetched: &FetchedSample, draw: Draw, row: &mut [u8]) -> Option<Made> {
-        let Self { pipeline, preparer, fetch, .. } = self;
-        let render = || fetch.render(fetched, preparer, Drawn { pipeline, draw }, row);
+        let Self { pipeline, preparer, reader, .. } = self;
+        let render = || reader.render(fetched, preparer, Drawn { pipeline, draw }, row);
         let rendered = catch_unwind(AssertUnwindSafe(render)).unwrap_or_else(|_| {
             self.discard_interrupted();
             None
@@ -294,7 +294,7 @@ impl SamplePreparer {
     /// Discards the decoder and memory that a panic has interrupted.
     fn discard_interrupted(&mut self) {
         self.preparer = Preparer::new(self.preparer.limits());
-        self.fetch.forget();
+        self.reader.forget();
     }
 
     fn read_and_decode(
@@ -304,8 +304,8 @@ impl SamplePreparer {
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
-        let Self { pipeline, preparer, fetch, agreed, .. } = self;
-        match fetch.prepare(StoredAt { dataset, index }, preparer, Drawn { pipeline, draw }, row) {
+        let Self { pipeline, preparer, reader, agreed, .. } = self;
+        match reader.prepare(StoredAt { dataset, index }, preparer, Drawn { pipeline, draw }, row) {
             Ok(prepared) => Ok(Made::of(prepared)),
             Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
         }
@@ -356,7 +356,7 @@ impl Failure {
 
     /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
     #[cold]
-    fn of(error: FetchError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
+    fn of(error: SampleError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
         let other = |decoder| Self::Lasting(Verdict::OtherDecoder(decoder));
         // The bytes may look like another format's because the file was replaced.
         let other_of_bytes = |decoder| match dataset.check_damage() {
@@ -364,15 +364,15 @@ impl Failure {
             Ok(()) => other(decoder),
         };
         match (error, agreed) {
-            (FetchError::OtherDecoder(decoder), _) => other_of_bytes(Some(decoder.ability())),
-            (FetchError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
+            (SampleError::OtherDecoder(decoder), _) => other_of_bytes(Some(decoder.ability())),
+            (SampleError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
                 other(Some(AbilityNumber::of_form(form)))
             }
-            (FetchError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
+            (SampleError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
                 other_of_bytes(None)
             }
-            (FetchError::Read(error), _) => Self::of_reading(error),
-            (FetchError::Pixels(error), _) => Self::of_decoding(error, dataset, index),
+            (SampleError::Read(error), _) => Self::of_reading(error),
+            (SampleError::Pixels(error), _) => Self::of_decoding(error, dataset, index),
         }
     }
 

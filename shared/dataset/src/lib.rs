@@ -8,8 +8,8 @@
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
-//! [`open`] recognises the kind of a path. [`Fetch`] takes a sample from its source to its pixels. [`Resident`] keeps a
-//! small dataset in memory.
+//! [`open`] recognises the kind of a path. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`]
+//! keeps a small dataset in memory.
 //!
 //! This crate decodes no image itself: it hands a sample's bytes ([`Source`]) to `ddlp-pixels`, which decodes them.
 //! Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the file
@@ -21,7 +21,6 @@ pub mod pack;
 mod errno;
 mod error;
 mod extent;
-mod fetch;
 mod folders;
 mod forms;
 mod header;
@@ -31,19 +30,22 @@ mod parallel;
 mod patience;
 mod resident;
 mod sample;
+mod sample_reader;
 #[cfg(test)]
 mod samples;
 mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
-pub use fetch::{BytesRead, Drawn, Fetch, FetchError, FetchedSample, SampleRead, SampleToFetch, StageTimes, StoredAt};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
+pub use sample_reader::{
+    BytesRead, Drawn, ExtentRead, FetchedSample, SampleError, SampleReader, SampleToFetch, StageTimes, StoredAt,
+};
 pub use sources::{OpenError, cifar, folder, open, shards};
 
 use ddlp_pixels::{Decoders, Source};
@@ -129,7 +131,7 @@ pub trait Dataset: Send + Sync {
         })
     }
 
-    /// Returns what is known of a sample before any of its bytes are read. [`Fetch`] plans by it what to read.
+    /// Returns what is known of a sample before any of its bytes are read. [`SampleReader`] plans by it what to read.
     fn header(&self, index: u64) -> Result<Header, ReadError>;
 
     /// Fills `out` with a sample's bytes from `offset` on, counted as `header` counts them, and waits for the bytes. If
@@ -156,7 +158,7 @@ pub trait Dataset: Send + Sync {
 
     /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if the source can do that.
     /// Returns false if one of them failed; then what was read for all of them is undefined.
-    fn read_many(&self, reads: &mut [SampleRead<'_>]) -> bool {
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> bool {
         reads
             .iter_mut()
             .all(|read| self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok())
@@ -176,7 +178,7 @@ pub trait Dataset: Send + Sync {
     /// Reads and checks all of a sample: an encoded file as a file, without anything that helps to decode a part of
     /// it. The bytes lie in `buf`, whose memory is reused and whose content means nothing to the caller.
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        fetch::whole(self, index, buf)
+        sample_reader::whole(self, index, buf)
     }
 
     /// Reads a sample for packing: of a rejected sample the bytes that were kept, which [`sample`](Self::sample) does

@@ -3,7 +3,7 @@
 //! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
 use ddlp_dataset::pack::{PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Dataset, Drawn, Fetch, Resident, StoredAt, open};
+use ddlp_dataset::{Dataset, Drawn, Resident, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
@@ -26,13 +26,13 @@ fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> usize {
 }
 
 fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
-    let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
+    let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
     let pipeline = CompiledPipeline::of(&Pipeline::cifar_train()).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
     let mut pass = || {
         for index in 0..dataset.len().min(1000) {
             let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-            fetch
+            reader
                 .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
                 .unwrap();
         }

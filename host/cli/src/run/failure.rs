@@ -5,7 +5,7 @@
 
 use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
-use ddlp_dataset::{Dataset, Drawn, Fetch, FetchError, StoredAt, Unavailable};
+use ddlp_dataset::{Dataset, Drawn, SampleError, SampleReader, StoredAt, Unavailable};
 use ddlp_host::LoaderError;
 use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
 use std::io;
@@ -59,13 +59,13 @@ impl Given {
         let draw = Draw { seed: self.seed, epoch, sample_id };
         let pipeline = CompiledPipeline::of(&self.pipeline).ok()?;
         let mut row = vec![0; pipeline.output().bytes()];
-        let prepared = Fetch::default().prepare(
+        let prepared = SampleReader::default().prepare(
             StoredAt { dataset: &*self.dataset, index },
             &mut preparer,
             Drawn { pipeline: &pipeline, draw },
             &mut row,
         );
-        let Err(FetchError::Pixels(error)) = prepared else { return None };
+        let Err(SampleError::Pixels(error)) = prepared else { return None };
         let is_whole = match self.dataset.sample(index, &mut buf).ok()? {
             Source::Encoded(file) => !matches!(preparer.inspect(file), Verdict::Rejected { .. }),
             _ => true,

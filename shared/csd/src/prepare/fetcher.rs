@@ -2,7 +2,7 @@
 
 use super::{BytesRead, compiled};
 use crate::program::Program;
-use ddlp_dataset::{Dataset, Fetch, SampleToFetch};
+use ddlp_dataset::{Dataset, SampleReader, SampleToFetch};
 use ddlp_pixels::{CompiledPipeline, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct SampleFetcher {
     pipeline: CompiledPipeline,
     limits: Limits,
-    fetch: Fetch,
+    reader: SampleReader,
 }
 
 impl SampleFetcher {
@@ -20,22 +20,22 @@ impl SampleFetcher {
     ///
     /// When the pipeline is invalid: validate a program that comes from outside first.
     pub fn new(program: &Program) -> Self {
-        Self { pipeline: compiled(program), limits: program.limits, fetch: Fetch::default() }
+        Self { pipeline: compiled(program), limits: program.limits, reader: SampleReader::default() }
     }
 
     /// Reads what preparing these samples needs, with a read of each in flight. Leaves a sample empty if that fails for
     /// any reason, even a panic: the preparer then reads the sample itself, and finds the reason.
     pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) {
-        let Self { pipeline, limits, fetch } = self;
-        let read = || fetch.fetch(dataset, *limits, pipeline, samples);
+        let Self { pipeline, limits, reader } = self;
+        let read = || reader.fetch(dataset, *limits, pipeline, samples);
         if catch_unwind(AssertUnwindSafe(read)).is_err() {
-            self.fetch.forget();
+            self.reader.forget();
             samples.iter_mut().for_each(|sample| sample.fetched.clear());
         }
     }
 
     /// Returns the bytes that were read from the dataset since the last call.
     pub fn take_read(&mut self) -> BytesRead {
-        self.fetch.take_read()
+        self.reader.take_read()
     }
 }

@@ -9,7 +9,8 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::Layout;
 use crate::{
-    Corrupt, Dataset, FetchDepth, Header, Identity, Location, ReadError, SampleRead, Stored, Unavailable, fetch, inputs,
+    Corrupt, Dataset, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Stored, Unavailable, inputs,
+    sample_reader,
 };
 use ddlp_pixels::{Decoder, Decoders, Format};
 use std::fs::{File, Metadata};
@@ -208,14 +209,14 @@ impl Dataset for Pack {
         start..start + RECORD_BYTES as u64
     }
 
-    fn read_many(&self, reads: &mut [SampleRead<'_>]) -> bool {
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> bool {
         let Some(blocks) = self.index.file.blocks() else {
             return reads.iter_mut().all(|read| {
                 self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok()
             });
         };
         let mut of_blocks = Vec::with_capacity(reads.len());
-        for SampleRead { offset, memory, place, .. } in reads {
+        for ExtentRead { offset, memory, place, .. } in reads {
             of_blocks.push(BlocksRead { offset: *offset, memory, place: place.clone() });
         }
         blocks.read_many(&mut of_blocks).is_ok()
@@ -233,7 +234,7 @@ impl Dataset for Pack {
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
-                let bytes = fetch::file(self, index, &ShortRecord::of(&record).header(), buf)?;
+                let bytes = sample_reader::file(self, index, &ShortRecord::of(&record).header(), buf)?;
                 Ok(Stored::Rejected { bytes, reason })
             }
             _ => self.sample(index, buf).map(Stored::Source),

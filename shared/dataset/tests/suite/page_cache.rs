@@ -2,7 +2,7 @@
 //! no neighbours, and pixels of a pack much larger than memory are read past the page cache.
 
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Dataset, Drawn, Fetch, StoredAt};
+use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
@@ -84,7 +84,7 @@ impl Cold {
         let mut row = vec![0; pipeline.output().bytes()];
         let draw = Draw { seed: 0, epoch: 0, sample_id: index };
         let mut preparer = Preparer::new(Limits::default());
-        Fetch::default()
+        SampleReader::default()
             .prepare(
                 StoredAt { dataset: &self.pack, index },
                 &mut preparer,

@@ -7,7 +7,7 @@ use crate::pack::{
     verify_sample,
 };
 use crate::samples::{contents, silently};
-use crate::{Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, open};
+use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{
@@ -90,7 +90,7 @@ fn every_form_has_the_pixels_of_the_source() {
     let packs: Vec<Pack> = [("kept", KEPT), ("indexed", INDEXED), ("raw", RAW)]
         .map(|(name, format)| Pack::open(&packed(&bench, name, format).0).unwrap())
         .into();
-    let (mut preparer, mut fetch) = (Preparer::new(Limits::default()), Fetch::default());
+    let (mut preparer, mut reader) = (Preparer::new(Limits::default()), SampleReader::default());
     let mut boxes = 0;
     for index in 0..samples {
         for (pipeline, draws) in pipelines().iter().zip([60, 30, 30, 1]) {
@@ -99,7 +99,7 @@ fn every_form_has_the_pixels_of_the_source() {
                 let mut out = vec![0; pipeline.output().bytes()];
                 let draw = Draw { seed: 11, epoch, sample_id: index };
                 (
-                    fetch
+                    reader
                         .prepare(
                             StoredAt { dataset, index },
                             &mut preparer,
@@ -354,7 +354,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
         let draw = Draw::default();
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 8 }.into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
-        Fetch::default()
+        SampleReader::default()
             .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
             .map(|_| out)
     };
@@ -368,7 +368,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     flip(&out, record.offset + 2);
     let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
-    assert!(matches!(prepare(&pack, 1), Err(FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. })))));
+    assert!(matches!(prepare(&pack, 1), Err(SampleError::Read(ReadError::Corrupt(Corrupt::Checksum { .. })))));
 }
 
 #[test]
@@ -380,14 +380,14 @@ fn pixels_beyond_the_limits_are_not_read() {
     let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
     let mut row = vec![0; pipeline.output().bytes()];
     let mut prepare = |dataset: &dyn Dataset, limits| {
-        let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(limits));
-        let prepared = fetch.prepare(
+        let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(limits));
+        let prepared = reader.prepare(
             StoredAt { dataset, index: 0 },
             &mut preparer,
             Drawn { pipeline: &pipeline, draw: Draw::default() },
             &mut row,
         );
-        (prepared.map(drop), fetch.take_read().bytes)
+        (prepared.map(drop), reader.take_read().bytes)
     };
     // Of the raw sample rows 32 to 63, and the checksums of all seven groups of rows.
     let samples: [(&dyn Dataset, u64, u64); 2] = [(&pack, 64 * 100, 32 * 64 * 3 + 7 * 4), (&Pixels::new(1), 1, 3)];
@@ -397,10 +397,10 @@ fn pixels_beyond_the_limits_are_not_read() {
         prepared.unwrap();
         assert_eq!(read, bytes);
         let (prepared, read) = prepare(dataset, Limits { pixels: pixels - 1, ..allowed });
-        assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooManyPixels { .. }))), "{prepared:?}");
+        assert!(matches!(prepared, Err(SampleError::Pixels(PixelError::TooManyPixels { .. }))), "{prepared:?}");
         assert_eq!(read, 0);
         let (prepared, read) = prepare(dataset, Limits { memory_bytes: bytes - 1, ..allowed });
-        assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooMuchMemory { .. }))), "{prepared:?}");
+        assert!(matches!(prepared, Err(SampleError::Pixels(PixelError::TooMuchMemory { .. }))), "{prepared:?}");
         assert_eq!(read, 0);
     }
 }
@@ -420,7 +420,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let mut prepare = || {
         let mut preparer = Preparer::new(Limits::default());
         let draw = Draw::default();
-        Fetch::default()
+        SampleReader::default()
             .prepare(
                 StoredAt { dataset: &pack, index: 0 },
                 &mut preparer,
@@ -438,12 +438,12 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     flip(&out, record.offset + 3 * row);
     flip(&out, record.offset + 33 * row);
     let error = prepare().unwrap_err();
-    let is_of_pixels = matches!(error, FetchError::Pixels(PixelError::Checksum { .. }));
+    let is_of_pixels = matches!(error, SampleError::Pixels(PixelError::Checksum { .. }));
     assert!(is_of_pixels, "row 33 shares its checksum with row 45: {error}");
     flip(&out, record.offset + 33 * row);
     flip(&out, record.detail().start);
     let error = prepare().unwrap_err();
-    assert!(matches!(error, FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
+    assert!(matches!(error, SampleError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
     assert_eq!(broken(&out).len(), 1);
     flip(&out, record.detail().start);
     // The file is cut short while it is open.

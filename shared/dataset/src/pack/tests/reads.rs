@@ -3,7 +3,7 @@
 use super::{Bench, quietly};
 use crate::forms::{FormNotes, Next};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
-use crate::{Dataset, Drawn, Fetch, FetchedSample, Reads, SampleToFetch, StoredAt, open};
+use crate::{Dataset, Drawn, FetchedSample, Reads, SampleReader, SampleToFetch, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{
@@ -85,8 +85,8 @@ fn pipeline() -> CompiledPipeline {
 
 fn prepare(pack: &Pack) -> Vec<u8> {
     let mut out = vec![0; pipeline().output().bytes()];
-    let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
-    fetch
+    let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
+    reader
         .prepare(
             StoredAt { dataset: pack, index: 0 },
             &mut preparer,
@@ -178,7 +178,7 @@ fn one_thread_fetches_and_another_one_renders() {
         let fetch = |fetched: FetchedSample| {
             let (index, draw) = (0, Draw::default());
             let mut samples = [SampleToFetch { index, draw, fetched }];
-            Fetch::default().fetch(&pack, limits, &pipeline, &mut samples);
+            SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples);
             let [SampleToFetch { fetched, .. }] = samples;
             fetched
         };
@@ -186,7 +186,7 @@ fn one_thread_fetches_and_another_one_renders() {
         assert_eq!(recorded.take(), read, "{form:?}");
         let render = |fetched: &FetchedSample| {
             let mut out = vec![0; pipeline.output().bytes()];
-            let rendered = Fetch::default().render(fetched, &mut Preparer::new(limits), drawn, &mut out);
+            let rendered = SampleReader::default().render(fetched, &mut Preparer::new(limits), drawn, &mut out);
             rendered.map(|_| out)
         };
         assert!(render(&fetched) == Some(expected), "{form:?}");
@@ -210,11 +210,11 @@ fn large_pixels_are_left_to_the_thread_that_renders_them() {
         let fetched = FetchedSample::default();
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
         recorded.take();
-        Fetch::default().fetch(&pack, limits, &pipeline, &mut samples);
+        SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples);
         assert_eq!(!recorded.take().is_empty(), is_fetched);
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
         let mut out = vec![0; pipeline.output().bytes()];
-        let rendered = Fetch::default().render(&samples[0].fetched, &mut Preparer::new(limits), drawn, &mut out);
+        let rendered = SampleReader::default().render(&samples[0].fetched, &mut Preparer::new(limits), drawn, &mut out);
         assert_eq!(rendered.is_some(), is_fetched);
     }
 }

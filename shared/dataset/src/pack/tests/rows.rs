@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, verify};
-use crate::{BytesRead, Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, open};
+use crate::{BytesRead, Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
@@ -86,23 +86,23 @@ fn prepare(
     index: u64,
     pipeline: &Pipeline,
     epoch: u32,
-) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
-    prepare_by(&mut Fetch::default(), dataset, index, pipeline, epoch)
+) -> Result<(ddlp_pixels::Prepared, Vec<u8>), SampleError> {
+    prepare_by(&mut SampleReader::default(), dataset, index, pipeline, epoch)
 }
 
 fn prepare_by(
-    fetch: &mut Fetch,
+    reader: &mut SampleReader,
     dataset: &dyn Dataset,
     index: u64,
     pipeline: &Pipeline,
     epoch: u32,
-) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
+) -> Result<(ddlp_pixels::Prepared, Vec<u8>), SampleError> {
     let pipeline = CompiledPipeline::of(pipeline).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
     let draw = Draw { seed: 3, epoch, sample_id: index };
     let mut preparer = Preparer::new(Limits::default());
     let prepared =
-        fetch.prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)?;
+        reader.prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)?;
     Ok((prepared, out))
 }
 
@@ -114,21 +114,21 @@ fn crops_have_the_pixels_of_the_source_and_read_only_their_rows() {
     let index_bytes: u64 = (0..12).map(|index| u64::from(pack.record(index).unwrap().detail_length)).sum();
     assert!(index_bytes * 64 < pack.layout().data_bytes, "{index_bytes}");
     for (pipeline, draws) in pipelines().iter().zip([40, 20, 1]) {
-        let (mut read, mut whole, mut fetch) = (0, 0, Fetch::default());
+        let (mut read, mut whole, mut reader) = (0, 0, SampleReader::default());
         for index in 0..pack.len() {
             for epoch in 0..draws {
                 let expected = prepare(&*source, index, pipeline, epoch).unwrap();
                 let before = counted.read.load(Ordering::Relaxed);
-                let prepared = prepare_by(&mut fetch, &pack, index, pipeline, epoch).unwrap();
+                let prepared = prepare_by(&mut reader, &pack, index, pipeline, epoch).unwrap();
                 assert!(prepared == expected, "{index} {pipeline:?} {epoch}");
                 read += counted.read.load(Ordering::Relaxed) - before;
                 whole += u64::from(pack.record(index).unwrap().length);
             }
         }
-        let counted = fetch.take_read();
+        let counted = reader.take_read();
         assert_eq!(counted.bytes, read, "what was read is counted");
         assert!(counted.block_bytes > read && counted.block_bytes.is_multiple_of(4096), "{counted:?}");
-        assert_eq!(fetch.take_read(), BytesRead::default());
+        assert_eq!(reader.take_read(), BytesRead::default());
         if draws > 1 {
             assert!(read * 10 < whole * 8, "{read} of {whole} bytes");
         }
@@ -151,7 +151,7 @@ fn damage_costs_no_pixels_where_the_whole_file_has_them_and_is_an_error_elsewher
     for at in [record.offset + 30, record.offset + 5000] {
         flip(at);
         let error = prepare(&pack, 0, whole, 0).unwrap_err();
-        assert!(matches!(error, FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
+        assert!(matches!(error, SampleError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
         flip(at);
     }
     assert!(prepare(&pack, 0, whole, 0).unwrap() == expected);

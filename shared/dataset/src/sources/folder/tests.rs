@@ -2,7 +2,7 @@
 
 use super::{Folder, FolderError};
 use crate::samples::bytes;
-use crate::{Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, Unavailable};
+use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, Unavailable};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Preparer};
 use ddlp_test_support::unprivileged::Unprivileged;
@@ -136,8 +136,8 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
     let folder = open(&root).unwrap();
     let fetch_error = || {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 1 }.into()])).unwrap();
-        let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
-        fetch
+        let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
+        reader
             .prepare(
                 StoredAt { dataset: &folder, index: 0 },
                 &mut preparer,
@@ -146,17 +146,17 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
             )
             .unwrap_err()
     };
-    assert!(matches!(fetch_error(), FetchError::Pixels(PixelError::Empty)), "{}", fetch_error());
+    assert!(matches!(fetch_error(), SampleError::Pixels(PixelError::Empty)), "{}", fetch_error());
     assert_eq!(bytes(folder.sample(0, &mut Vec::new()).unwrap()), ("encoded", &b""[..]));
     fs::write(&path, b"filled").unwrap();
     let error = fetch_error();
-    assert!(matches!(error, FetchError::Read(ReadError::Unavailable(Unavailable::Changed { .. }))), "{error}");
+    assert!(matches!(error, SampleError::Read(ReadError::Unavailable(Unavailable::Changed { .. }))), "{error}");
     assert!(error.to_string().ends_with("a/1.jpg had 0 bytes, and has 6 now"), "{error}");
     let error = folder.sample(0, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
     fs::remove_file(&path).unwrap();
     let error = fetch_error();
-    assert!(matches!(error, FetchError::Read(ReadError::Unavailable(_))), "{error}");
+    assert!(matches!(error, SampleError::Read(ReadError::Unavailable(_))), "{error}");
 }
 
 #[test]

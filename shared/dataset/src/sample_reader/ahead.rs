@@ -1,7 +1,7 @@
 //! Fetching several samples at the same time, to be rendered later, maybe by other threads.
 
 use super::bytes::ROOM_BYTES;
-use super::{Fetch, KEPT_BYTES, StoredAt, first_reads};
+use super::{KEPT_BYTES, SampleReader, StoredAt, first_reads};
 use crate::extent::resize;
 use crate::forms::{FormNotes, Next};
 use crate::header::{Header, Reads};
@@ -9,8 +9,8 @@ use crate::{Dataset, ReadError};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, SamplePlan, Source, is_large};
 use std::ops::Range;
 
-/// The bytes of a sample as its plan names them, read and checked by [`Fetch::fetch`], to be rendered by
-/// [`Fetch::render`]. The memory is reused from sample to sample.
+/// The bytes of a sample as its plan names them, read and checked by [`SampleReader::fetch`], to be rendered by
+/// [`SampleReader::render`]. The memory is reused from sample to sample.
 #[derive(Debug, Default)]
 pub struct FetchedSample {
     memory: Vec<u8>,
@@ -44,7 +44,7 @@ pub struct SampleToFetch {
 
 /// One of several reads at the same time ([`Dataset::read_many`]).
 #[derive(Debug)]
-pub struct SampleRead<'r> {
+pub struct ExtentRead<'r> {
     /// Index of the sample.
     pub index: u64,
     /// The sample's header.
@@ -88,7 +88,7 @@ impl FetchedSample {
     }
 
     /// Returns the next read of the sample, if one is left and there is memory for it.
-    fn next_read(&mut self, index: u64) -> Option<SampleRead<'_>> {
+    fn next_read(&mut self, index: u64) -> Option<ExtentRead<'_>> {
         let range = self.range();
         let length = range.as_ref().and_then(|range| usize::try_from(range.end - range.start).ok());
         let end = length.and_then(|length| (2 * ROOM_BYTES + self.filled).checked_add(length));
@@ -100,7 +100,7 @@ impl FetchedSample {
         };
         let start = ROOM_BYTES + self.filled;
         let header = &self.pending.as_ref()?.header;
-        Some(SampleRead { index, header, offset, memory: &mut self.memory, place: start..start + length })
+        Some(ExtentRead { index, header, offset, memory: &mut self.memory, place: start..start + length })
     }
 
     /// Continues after the next range was read, and returns that range. Nothing is pending then if the sample is
@@ -123,7 +123,7 @@ impl FetchedSample {
     }
 }
 
-impl Fetch {
+impl SampleReader {
     /// Reads what rendering these samples needs, with as many reads at the same time as there are samples. Leaves a
     /// sample empty if it lies in memory, if its pixels are large, or if a part of it is damaged, and maybe all of them
     /// if one cannot be read: [`prepare`](Self::prepare) does everything then.
@@ -153,7 +153,7 @@ impl Fetch {
             fetched.pending = reads.map(|reads| Pending { header, reads, range: 0 });
         }
         loop {
-            let mut reads: Vec<SampleRead<'_>> = Vec::with_capacity(samples.len());
+            let mut reads: Vec<ExtentRead<'_>> = Vec::with_capacity(samples.len());
             for SampleToFetch { index, fetched, .. } in &mut *samples {
                 reads.extend(fetched.next_read(*index));
             }

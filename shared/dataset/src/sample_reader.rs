@@ -9,14 +9,14 @@
 //! A form may ask for more bytes once it has seen the first ones. Form or preparer may also ask for the whole file: if
 //! a part of the file is damaged, or cannot be decoded alone.
 //!
-//! One thread may do all of that for a sample ([`Fetch::prepare`]), or one thread fetches and another one renders
-//! ([`Fetch::fetch`], several samples at a time, and [`Fetch::render`]). These two give up in rare cases, such as
-//! damage: the caller then calls [`Fetch::prepare`].
+//! One thread may do all of that for a sample ([`SampleReader::prepare`]), or one thread fetches and another one
+//! renders ([`SampleReader::fetch`], several samples at a time, and [`SampleReader::render`]). These two give up in rare
+//! cases, such as damage: the caller then calls [`SampleReader::prepare`].
 
 mod ahead;
 mod bytes;
 
-pub use ahead::{FetchedSample, SampleRead, SampleToFetch};
+pub use ahead::{ExtentRead, FetchedSample, SampleToFetch};
 pub use bytes::BytesRead;
 
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
@@ -44,14 +44,14 @@ pub struct StageTimes {
 
 /// Reason why a sample has no pixels.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum SampleError {
     /// The sample cannot be read, or its bytes are damaged.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The sample cannot be decoded, or the pipeline cannot take it.
     #[error(transparent)]
     Pixels(#[from] PixelError),
-    /// The sample needs another decoder than those that the [`Fetch`] may use.
+    /// The sample needs another decoder than those that the [`SampleReader`] may use.
     #[error("the decoder of {0} is not to be used")]
     OtherDecoder(Decoder),
 }
@@ -89,7 +89,7 @@ pub struct Drawn<'p> {
 
 /// One worker's memory for planning and reading, reused from sample to sample.
 #[derive(Default)]
-pub struct Fetch {
+pub struct SampleReader {
     bytes: Vec<u8>,
     notes: FormNotes,
     plan: PlanMemory,
@@ -100,19 +100,19 @@ pub struct Fetch {
     read: BytesRead,
 }
 
-impl Fetch {
+impl SampleReader {
     /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
     /// images.
     pub fn timed(self) -> Self {
         Self { times: Some(StageTimes::default()), ..self }
     }
 
-    /// Uses only these decoders from now on. Other samples are an error ([`FetchError::OtherDecoder`]).
+    /// Uses only these decoders from now on. Other samples are an error ([`SampleError::OtherDecoder`]).
     pub fn with_decoders(self, decoders: Decoders) -> Self {
         Self { decoders: Some(decoders), ..self }
     }
 
-    /// Returns the stage times since the last call. They are zero unless the fetch is [`timed`](Self::timed).
+    /// Returns the stage times since the last call. They are zero unless the reader is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -139,7 +139,7 @@ impl Fetch {
         preparer: &mut Preparer,
         drawn: Drawn<'_>,
         out: &mut [u8],
-    ) -> Result<Prepared, FetchError> {
+    ) -> Result<Prepared, SampleError> {
         let Self { bytes, notes, plan, decoders, times, read } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
@@ -198,9 +198,9 @@ impl Fetch {
 }
 
 /// Checks that a sample's decoder may be used. Says nothing about a file whose format is unknown.
-fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), FetchError> {
+fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), SampleError> {
     match (decoders, Decoder::of(source)) {
-        (Some(decoders), Ok(decoder)) if !decoders.contains(decoder) => Err(FetchError::OtherDecoder(decoder)),
+        (Some(decoders), Ok(decoder)) if !decoders.contains(decoder) => Err(SampleError::OtherDecoder(decoder)),
         _ => Ok(()),
     }
 }
@@ -227,7 +227,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         mut reads: Reads,
         plan: &mut SamplePlan<'_>,
         reading: &mut Reading<'_>,
-    ) -> Result<bool, FetchError> {
+    ) -> Result<bool, SampleError> {
         loop {
             reading.bytes.append(self, header, &reads, reading.read)?;
             match header.form.next(header, reading.bytes.bytes(), plan, reading.notes) {
@@ -247,8 +247,8 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         limits: Limits,
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
-        mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, FetchError>,
-    ) -> Result<Rendered, FetchError> {
+        mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, SampleError>,
+    ) -> Result<Rendered, SampleError> {
         let header = self.header(reading.read)?;
         let reads = first_reads(&header, limits, plan)?;
         let form = header.form;
