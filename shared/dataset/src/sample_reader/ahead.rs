@@ -1,7 +1,8 @@
 //! Fetching several samples at the same time, to be rendered later, maybe by other threads.
 
 use super::bytes::ROOM_BYTES;
-use super::{KEPT_BYTES, SampleReader, StoredAt, first_reads};
+use super::stored::first_reads;
+use super::{KEPT_BYTES, SampleReader, StoredAt};
 use crate::extent::resize;
 use crate::forms::{FormNotes, Next};
 use crate::header::{Header, Reads};
