@@ -46,7 +46,7 @@ fn resize(criterion: &mut Criterion) {
         let pixels = synthetic::photo(size.0, size.1, 1);
         let cut = |sample_id| {
             let mut rng = Rng::for_sample(Draw { seed: 1, epoch: 0, sample_id }, 0);
-            let piece = operation.draw(size, &mut rng).expect("a box of any image").geometry();
+            let piece = operation.effects(size, &mut rng).expect("a box of any image")[0].geometry();
             let window = piece.and_then(|piece| piece.window).expect("a crop");
             (window.x as u32, window.y as u32, window.width, window.height)
         };

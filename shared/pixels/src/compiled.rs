@@ -2,7 +2,7 @@
 
 use crate::draw::{Draw, Rng, Words};
 use crate::error::PixelError;
-use crate::ops::{Effect, Operation};
+use crate::ops::{Effects, Operation};
 use crate::pipeline::{Pipeline, PipelineError, Shape};
 
 /// A valid pipeline, compiled. A worker compiles a pipeline once and then draws from it for each sample.
@@ -48,25 +48,20 @@ impl CompiledPipeline {
         self.turns
     }
 
-    /// Draws the operations in their order. `take` gets each operation's effect and returns the size of the image
-    /// after it; `size` is the one before the first operation.
+    /// Draws the operations in their order, and adds what they do to an image to `effects`.
     #[inline]
-    pub(crate) fn draw(
-        &self,
-        mut size: (u32, u32),
-        draw: Draw,
-        mut take: impl FnMut(Effect) -> (u32, u32),
-    ) -> Result<(), PixelError> {
+    pub(crate) fn draw(&self, draw: Draw, effects: &mut impl Effects) -> Result<(), PixelError> {
         for Pair { first, operation, next, draws } in &self.pairs {
             if *draws {
                 let [mut words, mut next_words] = Rng::for_two_operations(draw, *first);
-                size = take(operation.draw(size, &mut words)?);
+                operation.draw(effects.size(), &mut words, effects)?;
                 if let Some(next) = next {
-                    size = take(next.draw(size, &mut next_words)?);
+                    next.draw(effects.size(), &mut next_words, effects)?;
                 }
             } else {
                 for (number, operation) in (*first..).zip([Some(operation), next.as_ref()].into_iter().flatten()) {
-                    size = take(operation.draw(size, &mut LateWords { draw, operation: number, rng: None })?);
+                    let mut words = LateWords { draw, operation: number, rng: None };
+                    operation.draw(effects.size(), &mut words, effects)?;
                 }
             }
         }
@@ -94,7 +89,7 @@ impl Words for LateWords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, Resize};
+    use crate::ops::{CenterCrop, Listed, RandomCrop, RandomHorizontalFlip, Resize};
 
     #[test]
     fn each_operation_draws_its_own_words_whatever_lies_before_it() {
@@ -103,28 +98,14 @@ mod tests {
         let random = [RandomCrop { size: 16, padding: 4 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
         for before in 0..=still.len() {
             let pipeline = Pipeline::of([&still[..before], &random].concat());
-            let mut size = (60, 50);
-            let mut expected = Vec::new();
+            let mut expected = Listed::of((60, 50));
             for (number, operation) in (0..).zip(&pipeline.operations) {
-                let effect = operation.draw(size, &mut Rng::for_sample(draw, number)).unwrap();
-                expected.push(effect);
-                size = after(effect, size);
+                operation.draw(expected.size(), &mut Rng::for_sample(draw, number), &mut expected).unwrap();
             }
-            let mut drawn = Vec::new();
-            let mut size = (60, 50);
-            let take = |effect| {
-                drawn.push(effect);
-                size = after(effect, size);
-                size
-            };
-            CompiledPipeline::of(&pipeline).unwrap().draw((60, 50), draw, take).unwrap();
-            assert_eq!(drawn, expected, "{before} before");
+            let mut drawn = Listed::of((60, 50));
+            CompiledPipeline::of(&pipeline).unwrap().draw(draw, &mut drawn).unwrap();
+            assert_eq!(drawn.effects, expected.effects, "{before} before");
         }
-    }
-
-    fn after(effect: Effect, size: (u32, u32)) -> (u32, u32) {
-        let piece = effect.geometry().unwrap();
-        piece.resize.or(piece.window.map(|window| (window.width, window.height))).unwrap_or(size)
     }
 
     /// Words that panic when one of them is taken.
@@ -140,7 +121,7 @@ mod tests {
     fn operations_that_say_so_draw_no_words() {
         for example in Operation::examples().iter().flatten().filter(|operation| !operation.draws()) {
             for size in [(300, 200), (200, 300), (1, 1), (7, 5000)] {
-                let _ = example.draw(size, &mut NoWords);
+                let _ = example.effects(size, &mut NoWords);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Limits on the cost of decoding one sample, and buffers that keep to them.
 
 use serde::{Deserialize, Serialize};
+use zerocopy::IntoBytes;
 
 use crate::error::PixelError;
 
@@ -74,14 +75,36 @@ impl Limits {
         self.resize_allowed(buffer, bytes as usize)
     }
 
-    /// Makes a buffer `bytes` long, with any contents. Otherwise as [`reserve`](Self::reserve).
-    pub(crate) fn resize_allowed<'b>(&self, buffer: &'b mut Vec<u8>, bytes: usize) -> Result<&'b mut [u8], PixelError> {
-        if buffer.capacity() < bytes {
-            self.reserve(buffer, bytes)?;
+    /// Makes a buffer `values` long, with any contents. Otherwise as [`reserve`](Self::reserve).
+    pub(crate) fn resize_allowed<'b, T: Copy + Default>(
+        &self,
+        buffer: &'b mut Vec<T>,
+        values: usize,
+    ) -> Result<&'b mut [T], PixelError> {
+        if buffer.capacity() < values {
+            self.reserve(buffer, values)?;
         }
         // The buffer has the room, so this does not allocate.
-        buffer.resize(bytes, 0);
+        buffer.resize(values, T::default());
         Ok(buffer)
+    }
+}
+
+/// Scratch memory of a change of values. The limit on memory allows twice the bytes of the image.
+pub(crate) struct Scratch<'m> {
+    pub limits: Limits,
+    pub memory: &'m mut Vec<u16>,
+}
+
+impl Scratch<'_> {
+    /// Returns room for as many values, with any contents. Returns an error if the machine lacks the memory.
+    pub fn values(&mut self, count: usize) -> Result<&mut [u16], PixelError> {
+        self.limits.resize_allowed(self.memory, count)
+    }
+
+    /// Returns room for as many bytes. Otherwise as [`values`](Self::values).
+    pub fn bytes(&mut self, count: usize) -> Result<&mut [u8], PixelError> {
+        Ok(&mut self.values(count.div_ceil(size_of::<u16>()))?.as_mut_bytes()[..count])
     }
 }
 

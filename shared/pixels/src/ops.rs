@@ -7,6 +7,7 @@
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
+use crate::limits::Scratch;
 use serde::{Deserialize, Serialize};
 
 mod center_crop;
@@ -54,11 +55,46 @@ pub(crate) trait Operate: Sized + 'static {
     /// operation's input, if known.
     fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String>;
 
-    /// Returns what the operation does to an image of this size. Takes the random numbers that it needs from `words`.
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError>;
+    /// Adds what the operation does to an image of this size to `effects`, in order. Takes the random numbers that it
+    /// needs from `words`.
+    fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError>;
 }
 
-/// What one operation does to an image.
+/// What is done to an image, effect by effect.
+pub(crate) trait Effects {
+    /// Returns the width and height of the image after the effects so far.
+    fn size(&self) -> (u32, u32);
+
+    /// Adds the next effect.
+    fn add(&mut self, effect: impl Into<Effect>);
+}
+
+/// Effects in a list.
+pub(crate) struct Listed {
+    size: (u32, u32),
+    pub effects: Vec<Effect>,
+}
+
+impl Listed {
+    /// Returns an empty list for an image of this size.
+    pub fn of(size: (u32, u32)) -> Self {
+        Self { size, effects: Vec::new() }
+    }
+}
+
+impl Effects for Listed {
+    fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
+    fn add(&mut self, effect: impl Into<Effect>) {
+        let effect = effect.into();
+        self.size = effect.size_after(self.size);
+        self.effects.push(effect);
+    }
+}
+
+/// One thing that is done to an image. An operation may have several effects, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// Moves pixels.
@@ -70,10 +106,17 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The effect of an operation that a draw leaves out.
-    pub(crate) const NOTHING: Self = Self::Geometry(Piece { window: None, resize: None, flip: false });
+    /// Returns the width and height of an image after the effect.
+    pub(crate) fn size_after(&self, before: (u32, u32)) -> (u32, u32) {
+        match self {
+            Self::Geometry(Piece { window, resize, .. }) => {
+                resize.or(window.map(|window| (window.width, window.height))).unwrap_or(before)
+            }
+            Self::Point(_) | Self::Area(_) => before,
+        }
+    }
 
-    /// Returns what a geometric operation does, and `None` for any other one.
+    /// Returns how the effect moves pixels, or `None` if it changes values.
     pub fn geometry(self) -> Option<Piece> {
         match self {
             Self::Geometry(piece) => Some(piece),
@@ -82,7 +125,7 @@ impl Effect {
     }
 }
 
-/// What one geometric operation does to an image, in this order.
+/// How one effect moves the pixels of an image, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// Box that is cut out, or `None` for the whole image.
@@ -117,7 +160,7 @@ pub(crate) trait MakeArea {
     fn needs(&self, made: Rect, size: (u32, u32)) -> Rect;
 
     /// Makes the RGB pixels of the rectangle `made` of the image.
-    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]);
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError>;
 }
 
 /// A rectangle of an image.
@@ -184,7 +227,13 @@ macro_rules! changes {
             }
 
             /// See [`MakeArea::make`].
-            pub(crate) fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+            pub(crate) fn make(
+                &self,
+                from: &Cutout<'_>,
+                made: Rect,
+                scratch: &mut Scratch<'_>,
+                out: &mut [u8],
+            ) -> Result<(), PixelError> {
                 match self {
                     $(Self::$area(change) => change.make(from, made, scratch, out),)*
                 }
@@ -263,16 +312,16 @@ macro_rules! operations {
                 }
             }
 
-            /// Returns what the operation does to an image of this size. Takes the random numbers that it needs from
-            /// `words`.
-            ///
-            /// # Errors
-            ///
-            /// [`PixelError::Unsupported`] if the operation cannot be applied to an image of this size.
+            /// See [`Operate::draw`].
             #[inline]
-            pub fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+            pub(crate) fn draw(
+                &self,
+                size: (u32, u32),
+                words: &mut impl Words,
+                effects: &mut impl Effects,
+            ) -> Result<(), PixelError> {
                 match self {
-                    $(Self::$name(operation) => operation.draw(size, words),)*
+                    $(Self::$name(operation) => operation.draw(size, words, effects),)*
                 }
             }
         }
@@ -309,6 +358,18 @@ operations! {
 }
 
 impl Operation {
+    /// Returns what the operation does to an image of this size, in order. Takes the random numbers that it needs from
+    /// `words`.
+    ///
+    /// # Errors
+    ///
+    /// [`PixelError::Unsupported`] if the operation cannot be applied to an image of this size.
+    pub fn effects(&self, size: (u32, u32), words: &mut impl Words) -> Result<Vec<Effect>, PixelError> {
+        let mut listed = Listed::of(size);
+        self.draw(size, words, &mut listed)?;
+        Ok(listed.effects)
+    }
+
     /// Returns the operation as programs carry it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let codec = bincode::config::standard().with_little_endian().with_fixed_int_encoding();
@@ -322,6 +383,13 @@ pub(crate) fn check_side(size: u32) -> Result<(), String> {
 
 pub(crate) fn check_probability(p: f64) -> Result<(), String> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { Err(format!("p = {p} is not a probability")) }
+}
+
+/// Makes a rectangle of an image by one change of values.
+#[cfg(test)]
+fn make_alone(change: &impl MakeArea, from: &Cutout<'_>, made: Rect, out: &mut [u8]) {
+    let mut scratch = Scratch { limits: crate::limits::Limits::default(), memory: &mut Vec::new() };
+    change.make(from, made, &mut scratch, out).expect("memory for a small image");
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::mem;
 
 use crate::error::PixelError;
 use crate::geometry::Window;
-use crate::limits::Limits;
+use crate::limits::{Limits, Scratch};
 use crate::ops::Cutout;
 use crate::resize::Scaler;
 use crate::rows::{Interleaved, Part, Rows};
@@ -122,12 +122,13 @@ impl Passes {
                 Change::Point(point) => point.change(&mut needed),
                 Change::Area(area) => {
                     let made = before_changes(&changes[index + 1..], pass.result(), pass.step);
+                    let mut scratch = Scratch { limits, memory: &mut self.between };
                     let from = Cutout { size: pass.step.size(), rect, pixels: &needed };
                     if index == last_area {
-                        area.make(&from, made, &mut self.between, out);
+                        area.make(&from, made, &mut scratch, out)?;
                     } else {
                         let bytes = image_bytes((made.width, made.height));
-                        area.make(&from, made, &mut self.between, limits.resize(&mut changed, bytes)?);
+                        area.make(&from, made, &mut scratch, limits.resize(&mut changed, bytes)?)?;
                         mem::swap(&mut needed, &mut changed);
                     }
                     rect = made;

@@ -5,7 +5,7 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::Window;
-use crate::ops::{Area, Effect, Piece, Point};
+use crate::ops::{Area, Effect, Effects, Piece, Point};
 
 /// One pass over pixels: cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,28 @@ pub struct Steps {
     pub changes: Vec<Change>,
 }
 
+/// The steps while operations are drawn.
+struct Drawing<'s> {
+    steps: &'s mut Steps,
+    /// The last step so far.
+    step: Step,
+}
+
+impl Effects for Drawing<'_> {
+    fn size(&self) -> (u32, u32) {
+        self.step.size()
+    }
+
+    fn add(&mut self, effect: impl Into<Effect>) {
+        let Self { steps, step } = self;
+        match effect.into() {
+            Effect::Geometry(piece) => steps.take(step, piece),
+            Effect::Point(point) => steps.change(step, Change::Point(point)),
+            Effect::Area(area) => steps.change(step, Change::Area(area)),
+        }
+    }
+}
+
 impl Step {
     fn untouched(size: (u32, u32), changes: usize) -> Self {
         // A pipeline has far fewer operations.
@@ -67,16 +89,10 @@ impl Steps {
     pub fn draw(&mut self, pipeline: &CompiledPipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
         self.steps.clear();
         self.changes.clear();
-        let mut step = Step::untouched(size, 0);
-        pipeline.draw(size, draw, |effect| {
-            match effect {
-                Effect::Geometry(piece) => self.take(&mut step, piece),
-                Effect::Point(point) => self.change(&mut step, Change::Point(point)),
-                Effect::Area(area) => self.change(&mut step, Change::Area(area)),
-            }
-            step.size()
-        })?;
-        self.steps.push(step);
+        let mut drawing = Drawing { steps: self, step: Step::untouched(size, 0) };
+        pipeline.draw(draw, &mut drawing)?;
+        let last = drawing.step;
+        self.steps.push(last);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! torchvision's `CenterCrop`.
 
-use super::{Effect, Operate, Piece, check_side};
+use super::{Effects, Operate, Piece, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
@@ -27,10 +27,16 @@ impl Operate for CenterCrop {
     }
 
     #[inline]
-    fn draw(&self, (width, height): (u32, u32), _words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(
+        &self,
+        (width, height): (u32, u32),
+        _words: &mut impl Words,
+        effects: &mut impl Effects,
+    ) -> Result<(), PixelError> {
         let side = self.size;
         let (x, y) = (offset(width, side), offset(height, side));
-        Ok(Piece::cut(Window { x, y, width: side, height: side }).into())
+        effects.add(Piece::cut(Window { x, y, width: side, height: side }));
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! torchvision's `ColorJitter`.
 
-use super::{ChangePoints, Cutout, Effect, MakeArea, Operate};
+use super::{ChangePoints, Cutout, Effects, MakeArea, Operate, Scratch};
 use crate::color;
 use crate::draw::Words;
 use crate::error::PixelError;
@@ -9,7 +9,6 @@ use crate::level::Level;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use zerocopy::IntoBytes;
 
 /// Largest factor.
 const FACTOR_MAX: f64 = 1000.0;
@@ -177,9 +176,9 @@ impl Operate for ColorJitter {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         if self.does_nothing() {
-            return Ok(Effect::NOTHING);
+            return Ok(());
         }
         let mut between = |[low, high]: [f64; 2]| low + (high - low) * words.uniform();
         let (brightness, contrast) = (between(self.brightness.0), between(self.contrast.0));
@@ -195,7 +194,12 @@ impl Operate for ColorJitter {
         for last in (1..steps.len()).rev() {
             steps.swap(last, words.below(last as u64 + 1) as usize);
         }
-        Ok(if needs_mean { JitterOfWhole(Jitter(steps)).into() } else { Jitter(steps).into() })
+        if needs_mean {
+            effects.add(JitterOfWhole(Jitter(steps)));
+        } else {
+            effects.add(Jitter(steps));
+        }
+        Ok(())
     }
 }
 
@@ -223,20 +227,20 @@ impl MakeArea for JitterOfWhole {
         Rect { x: 0, y: 0, width, height }
     }
 
-    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError> {
         if made == from.rect {
             out.copy_from_slice(from.pixels);
-            return self.0.change(out);
+            self.0.change(out);
+            return Ok(());
         }
-        scratch.clear();
-        scratch.resize(from.pixels.len().div_ceil(size_of::<u16>()), 0);
-        let changed = &mut scratch.as_mut_bytes()[..from.pixels.len()];
+        let changed = scratch.bytes(from.pixels.len())?;
         changed.copy_from_slice(from.pixels);
         self.0.change(changed);
         let changed = Cutout { size: from.size, rect: from.rect, pixels: changed };
         for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
             row.copy_from_slice(&changed.row(y)[(made.x - from.rect.x) as usize * 3..][..row.len()]);
         }
+        Ok(())
     }
 }
 
@@ -244,7 +248,7 @@ impl MakeArea for JitterOfWhole {
 mod tests {
     use super::*;
     use crate::draw::{Draw, Rng};
-    use crate::ops::Operation;
+    use crate::ops::{Area, Effect, Operation};
     use std::collections::BTreeMap;
 
     const ALL: ColorJitter = ColorJitter {
@@ -283,8 +287,8 @@ mod tests {
         let draws = 4800;
         for sample_id in 0..draws {
             let words = &mut Rng::for_sample(Draw { sample_id, ..Draw::default() }, 0);
-            let Effect::Area(super::super::Area::JitterOfWhole(JitterOfWhole(Jitter(steps)))) =
-                ALL.draw((1, 1), words).unwrap()
+            let [Effect::Area(Area::JitterOfWhole(JitterOfWhole(Jitter(steps))))] =
+                Operation::from(ALL).effects((1, 1), words).unwrap()[..]
             else {
                 panic!("contrast needs the whole image")
             };
@@ -308,9 +312,10 @@ mod tests {
     #[test]
     fn only_contrast_needs_the_whole_image() {
         let words = &mut Rng::for_sample(Draw::default(), 0);
-        assert_eq!(ColorJitter::default().draw((9, 9), words), Ok(Effect::NOTHING));
+        let mut effects = |jitter: ColorJitter| Operation::from(jitter).effects((9, 9), words).unwrap();
+        assert_eq!(effects(ColorJitter::default()), []);
         let without = ColorJitter { contrast: Factor::default(), ..ALL };
-        assert!(matches!(without.draw((9, 9), words), Ok(Effect::Point(_))));
+        assert!(matches!(effects(without)[..], [Effect::Point(_)]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! torchvision's `GaussianBlur`.
 
-use super::{Cutout, Effect, MakeArea, Operate};
+use super::{Cutout, Effects, MakeArea, Operate, Scratch};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Rect;
@@ -66,10 +66,11 @@ impl Operate for GaussianBlur {
         }
     }
 
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         self.check_size(size).map_err(|message| PixelError::Unsupported { message })?;
         let [low, high] = self.sigma;
-        Ok(Blur { radius: self.kernel_size / 2, sigma: low + (high - low) * words.uniform() }.into())
+        effects.add(Blur { radius: self.kernel_size / 2, sigma: low + (high - low) * words.uniform() });
+        Ok(())
     }
 }
 
@@ -115,12 +116,11 @@ impl MakeArea for Blur {
         Rect { x, y, width: across, height: down }
     }
 
-    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError> {
         let weights = &self.weights()[..=self.radius as usize];
         let values = made.width as usize * 3;
         let rows = from.rect.y..from.rect.y + from.rect.height;
-        scratch.clear();
-        scratch.resize(values * rows.len(), 0);
+        let scratch = scratch.values(values * rows.len())?;
         for (y, blurred) in rows.clone().zip(scratch.chunks_exact_mut(values)) {
             blur_row(from, y, made, weights, blurred);
         }
@@ -137,6 +137,7 @@ impl MakeArea for Blur {
                 *value = (sum >> (WEIGHT_BITS + BETWEEN_BITS)) as u8;
             }
         }
+        Ok(())
     }
 }
 
@@ -167,6 +168,7 @@ fn mirrored(at: i64, length: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::make_alone;
     use crate::synthetic;
 
     /// Returns a pixel of the blurred image, computed from the definition.
@@ -193,7 +195,7 @@ mod tests {
         for (radius, sigma) in [(0, 1.0), (1, 0.1), (3, 0.8), (11, 2.0), (16, 900.0)] {
             let blur = Blur { radius, sigma };
             let mut out = vec![0; pixels.len()];
-            blur.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            make_alone(&blur, &Cutout { size, rect: whole, pixels: &pixels }, whole, &mut out);
             for (at, &value) in out.iter().enumerate() {
                 let pixel = at as u32 / 3;
                 let expected = exact(&pixels, size, blur, (pixel % size.0, pixel / size.0), at % 3);
@@ -209,7 +211,7 @@ mod tests {
         for sigma in [0.1, 0.5, 1.3, 2.0, 7.0, 1000.0] {
             let mut out = vec![0; pixels.len()];
             let blur = Blur { radius: RADIUS_MAX as u32, sigma };
-            blur.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            make_alone(&blur, &Cutout { size, rect: whole, pixels: &pixels }, whole, &mut out);
             assert!(out.iter().all(|&value| value == 255), "{sigma}");
         }
     }

@@ -1,6 +1,6 @@
 //! torchvision's `RandomAutocontrast`.
 
-use super::{Cutout, Effect, MakeArea, Operate, check_probability};
+use super::{Cutout, Effects, MakeArea, Operate, Scratch, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Rect;
@@ -37,8 +37,11 @@ impl Operate for RandomAutocontrast {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
-        Ok(if words.uniform() < self.p { Autocontrast.into() } else { Effect::NOTHING })
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
+        if words.uniform() < self.p {
+            effects.add(Autocontrast);
+        }
+        Ok(())
     }
 }
 
@@ -47,7 +50,13 @@ impl MakeArea for Autocontrast {
         Rect { x: 0, y: 0, width, height }
     }
 
-    fn make(&self, from: &Cutout<'_>, made: Rect, _scratch: &mut Vec<u16>, out: &mut [u8]) {
+    fn make(
+        &self,
+        from: &Cutout<'_>,
+        made: Rect,
+        _scratch: &mut Scratch<'_>,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
         let (mut least, mut most) = ([u8::MAX; 3], [0; 3]);
         for pixel in from.pixels.as_chunks::<3>().0 {
             for channel in 0..3 {
@@ -62,6 +71,7 @@ impl MakeArea for Autocontrast {
                 *to = std::array::from_fn(|channel| tables[channel][usize::from(pixel[channel])]);
             }
         }
+        Ok(())
     }
 }
 

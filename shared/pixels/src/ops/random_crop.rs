@@ -1,6 +1,6 @@
 //! torchvision's `RandomCrop`.
 
-use super::{Effect, Operate, Piece, SIDE_MAX, check_side};
+use super::{Effects, Operate, Piece, SIDE_MAX, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
@@ -38,14 +38,15 @@ impl Operate for RandomCrop {
     }
 
     #[inline]
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let Some((across, down)) = self.room(size) else {
             return Err(PixelError::Unsupported { message: self.misfit(size) });
         };
         let (y, x) = if across == 0 && down == 0 { (0, 0) } else { (words.below(down + 1), words.below(across + 1)) };
         let border = i64::from(self.padding);
-        Ok(Piece::cut(Window { x: x as i64 - border, y: y as i64 - border, width: self.size, height: self.size })
-            .into())
+        let (x, y) = (x as i64 - border, y as i64 - border);
+        effects.add(Piece::cut(Window { x, y, width: self.size, height: self.size }));
+        Ok(())
     }
 }
 

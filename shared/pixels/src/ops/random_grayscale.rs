@@ -1,6 +1,6 @@
 //! torchvision's `RandomGrayscale`.
 
-use super::{ChangePoints, Effect, Operate, check_probability};
+use super::{ChangePoints, Effects, Operate, check_probability};
 use crate::color;
 use crate::draw::Words;
 use crate::error::PixelError;
@@ -35,8 +35,11 @@ impl Operate for RandomGrayscale {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
-        Ok(if words.uniform() < self.p { Gray.into() } else { Effect::NOTHING })
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
+        if words.uniform() < self.p {
+            effects.add(Gray);
+        }
+        Ok(())
     }
 }
 

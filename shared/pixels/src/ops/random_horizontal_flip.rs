@@ -1,6 +1,6 @@
 //! torchvision's `RandomHorizontalFlip`.
 
-use super::{Effect, Operate, Piece, check_probability};
+use super::{Effects, Operate, Piece, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,8 @@ impl Operate for RandomHorizontalFlip {
     }
 
     #[inline]
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
-        Ok(Piece { flip: words.uniform() < self.p, ..Piece::default() }.into())
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
+        effects.add(Piece { flip: words.uniform() < self.p, ..Piece::default() });
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! torchvision's `RandomInvert`.
 
-use super::{ChangePoints, Effect, Operate, check_probability};
+use super::{ChangePoints, Effects, Operate, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -33,8 +33,11 @@ impl Operate for RandomInvert {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
-        Ok(if words.uniform() < self.p { Invert.into() } else { Effect::NOTHING })
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
+        if words.uniform() < self.p {
+            effects.add(Invert);
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! torchvision's `RandomPosterize`.
 
-use super::{ChangePoints, Effect, Operate, check_probability};
+use super::{ChangePoints, Effects, Operate, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,12 @@ impl Operate for RandomPosterize {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let mask = (u16::from(u8::MAX) << (BITS - self.bits)) as u8;
-        Ok(if words.uniform() < self.p { Posterize { mask }.into() } else { Effect::NOTHING })
+        if words.uniform() < self.p {
+            effects.add(Posterize { mask });
+        }
+        Ok(())
     }
 }
 
@@ -61,14 +64,14 @@ impl ChangePoints for Posterize {
 mod tests {
     use super::*;
     use crate::draw::{Draw, Rng};
-    use crate::ops::Point;
+    use crate::ops::{Effect, Operation, Point};
 
     #[test]
     fn the_upper_bits_are_kept() {
         for (bits, expected) in [(0, 0), (1, 0x80), (3, 0xA0), (7, 0xB6), (8, 0xB7)] {
             let words = &mut Rng::for_sample(Draw::default(), 0);
-            let Ok(Effect::Point(Point::Posterize(change))) = (RandomPosterize { bits, p: 1.0 }).draw((1, 1), words)
-            else {
+            let operation = Operation::from(RandomPosterize { bits, p: 1.0 });
+            let [Effect::Point(Point::Posterize(change))] = operation.effects((1, 1), words).unwrap()[..] else {
                 panic!("it is drawn")
             };
             let mut pixels = [0xB7; 3];

@@ -1,6 +1,6 @@
 //! torchvision's `RandomResizedCrop`.
 
-use super::{Effect, Operate, Piece, SIDE_MAX, check_side};
+use super::{Effects, Operate, Piece, SIDE_MAX, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
@@ -83,9 +83,10 @@ impl Operate for RandomResizedCrop {
     }
 
     #[inline]
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let window = self.window(size, words);
-        Ok(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false }.into())
+        effects.add(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false });
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! torchvision's `RandomSolarize`.
 
-use super::{ChangePoints, Effect, Operate, check_probability};
+use super::{ChangePoints, Effects, Operate, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -42,9 +42,12 @@ impl Operate for RandomSolarize {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let from = u8::try_from(self.threshold.ceil() as u16).ok();
-        Ok(if words.uniform() < self.p { Solarize { from }.into() } else { Effect::NOTHING })
+        if words.uniform() < self.p {
+            effects.add(Solarize { from });
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! torchvision's `RandomVerticalFlip`.
 
-use super::{Cutout, Effect, MakeArea, Operate, check_probability};
+use super::{Cutout, Effects, MakeArea, Operate, Scratch, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Rect;
@@ -34,8 +34,11 @@ impl Operate for RandomVerticalFlip {
         Ok(before)
     }
 
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
-        Ok(if words.uniform() < self.p { VerticalFlip.into() } else { Effect::NOTHING })
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
+        if words.uniform() < self.p {
+            effects.add(VerticalFlip);
+        }
+        Ok(())
     }
 }
 
@@ -46,17 +49,25 @@ impl MakeArea for VerticalFlip {
         Rect { y: first, height: height - 2 * first, ..made }
     }
 
-    fn make(&self, from: &Cutout<'_>, made: Rect, _scratch: &mut Vec<u16>, out: &mut [u8]) {
+    fn make(
+        &self,
+        from: &Cutout<'_>,
+        made: Rect,
+        _scratch: &mut Scratch<'_>,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
         let (bytes, start) = (made.width as usize * 3, (made.x - from.rect.x) as usize * 3);
         for (y, row) in (made.y..).zip(out.chunks_exact_mut(bytes)) {
             row.copy_from_slice(&from.row(from.size.1 - 1 - y)[start..][..bytes]);
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::make_alone;
     use crate::synthetic;
 
     #[test]
@@ -69,7 +80,7 @@ mod tests {
             let rect = VerticalFlip.needs(made, size);
             let needed: Vec<u8> = (rect.y..rect.y + rect.height).flat_map(|y| row(y)[3..12].to_vec()).collect();
             let mut out = vec![0; (3 * 3 * height) as usize];
-            VerticalFlip.make(&Cutout { size, rect, pixels: &needed }, made, &mut Vec::new(), &mut out);
+            make_alone(&VerticalFlip, &Cutout { size, rect, pixels: &needed }, made, &mut out);
             let expected: Vec<u8> =
                 mirrored[y as usize..][..height as usize].iter().flat_map(|row| row[3..12].to_vec()).collect();
             assert_eq!(out, expected, "{made:?} from {rect:?}");

@@ -1,6 +1,6 @@
 //! torchvision's `Resize`.
 
-use super::{Effect, Operate, Piece, check_side};
+use super::{Effects, Operate, Piece, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,10 @@ impl Operate for Resize {
     }
 
     #[inline]
-    fn draw(&self, size: (u32, u32), _words: &mut impl Words) -> Result<Effect, PixelError> {
+    fn draw(&self, size: (u32, u32), _words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let target = self.target(size).map_err(|message| PixelError::Unsupported { message })?;
-        Ok(Piece { resize: Some(target), ..Piece::default() }.into())
+        effects.add(Piece { resize: Some(target), ..Piece::default() });
+        Ok(())
     }
 }
 

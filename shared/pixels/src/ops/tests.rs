@@ -2,6 +2,7 @@
 
 use super::Operation;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 const MADE: &str = include_str!("../../../../python/ddlp/_operations.py");
@@ -32,7 +33,7 @@ fn module() -> String {
     for ((name, documentation), examples) in
         Operation::NAMES.iter().zip(Operation::DOCUMENTATION).zip(Operation::examples())
     {
-        let (key, parameters) = described(&examples[0]);
+        let (key, parameters) = described(&examples);
         let documentation = documentation.trim();
         write!(module, "\n\n@dataclass(frozen=True)\nclass {name}:\n    \"\"\"{documentation}\"\"\"\n\n").unwrap();
         parameters.iter().for_each(|parameter| writeln!(module, "    {parameter}").unwrap());
@@ -47,11 +48,12 @@ fn module() -> String {
     module
 }
 
-/// Returns the name of an operation in TOML, and its parameters as fields of a class.
-fn described(example: &Operation) -> (String, Vec<String>) {
-    let text = serde_json::to_string(example).unwrap();
-    let Value::Object(tagged) = serde_json::from_str(&text).unwrap() else { panic!("an operation is a table: {text}") };
-    let (key, parameters) = tagged.into_iter().next().unwrap();
+/// Returns the name of an operation in TOML, and its parameters as fields of a class. The type of a parameter follows
+/// from its values in all examples.
+fn described(examples: &[Operation]) -> (String, Vec<String>) {
+    let text = serde_json::to_string(&examples[0]).unwrap();
+    let (key, parameters) = tagged(&examples[0]);
+    let all: Vec<Value> = examples.iter().map(|example| tagged(example).1).collect();
     let mut names: Vec<String> = parameters.as_object().unwrap().keys().cloned().collect();
     // The map has another order than the text.
     names.sort_by_key(|name| text.find(&format!("\"{name}\":")));
@@ -65,7 +67,11 @@ fn described(example: &Operation) -> (String, Vec<String>) {
         };
         let is_list_or_number = parameters[name].is_array() && read(Some(0.5.into())).is_ok();
         let number = if is_list_or_number { "float | " } else { "" };
-        let annotated = format!("{name}: {number}{}", annotation(&parameters[name]));
+        let mut types: Vec<String> = all.iter().map(|parameters| annotation(&parameters[name])).collect();
+        types.sort_by_key(|annotation| annotation == "None");
+        let mut seen = HashSet::new();
+        types.retain(|annotation| seen.insert(annotation.clone()));
+        let annotated = format!("{name}: {number}{}", types.join(" | "));
         match read(None) {
             Ok(operation) => {
                 format!("{annotated} = {}", literal(&serde_json::to_value(operation).unwrap()[&key][name]))
@@ -77,19 +83,33 @@ fn described(example: &Operation) -> (String, Vec<String>) {
     (key, fields)
 }
 
+/// Returns an operation's name in TOML, and its parameters.
+fn tagged(operation: &Operation) -> (String, Value) {
+    match serde_json::to_value(operation).unwrap() {
+        Value::Object(tagged) => tagged.into_iter().next().unwrap(),
+        other => panic!("an operation is a table: {other}"),
+    }
+}
+
 fn annotation(value: &Value) -> String {
     match value {
+        Value::Null => "None".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::String(_) => "str".into(),
         Value::Array(values) => format!("tuple[{}]", listed(values, annotation)),
         Value::Number(number) if number.is_f64() => "float".into(),
         Value::Number(_) => "int".into(),
-        other => panic!("parameters are numbers or lists of them, not {other}"),
+        other => panic!("a parameter is no table: {other}"),
     }
 }
 
 fn literal(value: &Value) -> String {
     match value {
+        Value::Null => "None".into(),
+        Value::Bool(true) => "True".into(),
+        Value::Bool(false) => "False".into(),
         Value::Array(values) => format!("({})", listed(values, literal)),
-        number => number.to_string(),
+        number_or_string => number_or_string.to_string(),
     }
 }
 

@@ -53,7 +53,8 @@ fn alone((size, mut pixels): Image, effect: Effect) -> Image {
         }
         Effect::Area(area) => {
             let mut out = vec![0; pixels.len()];
-            area.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            let mut scratch = Scratch { limits: Limits::default(), memory: &mut Vec::new() };
+            area.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut scratch, &mut out).unwrap();
             (size, out)
         }
     }
@@ -106,8 +107,9 @@ proptest! {
         let pixels = synthetic::photo(size.0, size.1, seed as u32);
         let mut expected = (size, pixels.clone());
         for (number, operation) in (0..).zip(&pipeline.operations) {
-            let Ok(effect) = operation.draw(expected.0, &mut Rng::for_sample(draw, number)) else { return Ok(()) };
-            expected = alone(expected, effect);
+            let words = &mut Rng::for_sample(draw, number);
+            let Ok(effects) = operation.effects(expected.0, words) else { return Ok(()) };
+            expected = effects.into_iter().fold(expected, alone);
         }
         let mut out = vec![0xA5; pipeline.output().bytes()];
         let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };

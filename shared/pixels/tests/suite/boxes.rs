@@ -34,15 +34,16 @@ impl Line<'_> {
 
 /// Draws an operation that only cuts something out, and returns its box.
 fn window(operation: impl Into<Operation>, size: (u32, u32), words: &mut SplitMix) -> Result<Window, PixelError> {
-    let piece = operation.into().draw(size, words)?.geometry().unwrap();
+    let piece = operation.into().effects(size, words)?[0].geometry().unwrap();
     assert_eq!((piece.resize, piece.flip), (None, false));
     Ok(piece.window.unwrap())
 }
 
 /// Draws a RandomResizedCrop with a side of 8, and returns the box that it resizes.
 fn random_resized_crop(words: &mut SplitMix, size: (u32, u32), scale: [f64; 2], ratio: [f64; 2]) -> Window {
-    let piece =
-        Operation::from(RandomResizedCrop { size: 8, scale, ratio }).draw(size, words).unwrap().geometry().unwrap();
+    let piece = Operation::from(RandomResizedCrop { size: 8, scale, ratio }).effects(size, words).unwrap()[0]
+        .geometry()
+        .unwrap();
     assert_eq!((piece.resize, piece.flip), (Some((8, 8)), false));
     piece.window.unwrap()
 }
@@ -113,7 +114,7 @@ fn center_crop_is_torchvisions() {
 #[test]
 fn resize_is_torchvisions() {
     let resized = |size, side| {
-        let piece = Operation::from(Resize { size: side }).draw(size, &mut SplitMix(0))?.geometry().unwrap();
+        let piece = Operation::from(Resize { size: side }).effects(size, &mut SplitMix(0))?[0].geometry().unwrap();
         assert_eq!(piece, Piece { resize: piece.resize, ..Piece::default() });
         Ok::<_, PixelError>(piece.resize.unwrap())
     };

@@ -34,7 +34,7 @@ fn samples(operation: u32) -> impl Iterator<Item = Rng> {
 
 /// Draws an operation that cuts a box out of a square image.
 fn window(operation: impl Into<Operation>, side: u32, words: &mut impl Words) -> Window {
-    operation.into().draw((side, side), words).unwrap().geometry().unwrap().window.unwrap()
+    operation.into().effects((side, side), words).unwrap()[0].geometry().unwrap().window.unwrap()
 }
 
 /// A source of words that records the uniforms it returned.
@@ -60,7 +60,7 @@ fn area_and_ratio_are_uniform_over_samples() {
     let (mut areas, mut ratios) = (Vec::new(), Vec::new());
     for rng in samples(0) {
         let mut noted = Noted { rng, uniforms: Vec::new() };
-        Operation::from(RandomResizedCrop::to(8)).draw((500, 375), &mut noted).unwrap();
+        Operation::from(RandomResizedCrop::to(8)).effects((500, 375), &mut noted).unwrap();
         areas.push(noted.uniforms[0]);
         ratios.push(noted.uniforms[1]);
     }
