@@ -12,7 +12,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt::{self, Debug};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -89,10 +90,13 @@ impl<F: Figures> Collector for Collected<F> {
     }
 }
 
-/// A server of figures. Dropping it ends it.
+/// A server of figures. Dropping it ends its thread, and leaves its address to others, even if a forked process has
+/// inherited the socket. Another program that this process starts does not inherit it.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
+    /// The socket at which the thread listens.
+    socket: OwnedFd,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -105,13 +109,14 @@ impl MetricsServer {
     /// Nobody can listen at the address, or the system refuses a thread.
     pub fn start(address: SocketAddr, figures: impl Figures) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
+        let (address, socket) = (listener.local_addr()?, OwnedFd::from(listener.try_clone()?));
         let mut registry = Registry::with_prefix("ddlp");
         registry.register_collector(Box::new(Collected(figures)));
         let ends = Arc::new(AtomicBool::new(false));
         let ended = ends.clone();
         let answer_all = move || {
             for client in listener.incoming() {
+                // The end of the socket is an error.
                 if ended.load(Ordering::Acquire) {
                     return;
                 }
@@ -123,7 +128,7 @@ impl MetricsServer {
             }
         };
         let thread = thread::Builder::new().name("metrics".into()).spawn(answer_all)?;
-        Ok(Self { address, ends, thread: Some(thread) })
+        Ok(Self { address, socket, ends, thread: Some(thread) })
     }
 
     /// Returns the address at which the figures are.
@@ -135,15 +140,10 @@ impl MetricsServer {
 impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        let mut own = self.address;
-        if own.ip().is_unspecified() {
-            own.set_ip(match own {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        // Wakes the thread.
-        if TcpStream::connect_timeout(&own, CLIENT_WITHIN).is_ok()
+        // Closing the descriptor would neither wake the thread nor end what a forked process has inherited. The standard
+        // library has this system call for streams only.
+        let ended = self.socket.try_clone().and_then(|socket| TcpStream::from(socket).shutdown(Shutdown::Both));
+        if ended.is_ok()
             && let Some(thread) = self.thread.take()
         {
             drop(thread.join());
@@ -241,6 +241,26 @@ mod tests {
         assert!(answered.map_or(true, |bytes| bytes == 0), "it is cut off");
         drop(TcpStream::connect(server.address()).unwrap());
         assert!(ask(&server, "GET / HTTP/1.0\r\n\r\n").contains("ddlp_asked_total"));
+    }
+
+    #[test]
+    fn a_descriptor_that_a_forked_process_has_inherited_does_not_keep_the_address() {
+        let server = served();
+        let (address, inherited) = (server.address(), server.socket.try_clone().unwrap());
+        drop(server);
+        assert!(TcpStream::connect(address).is_err());
+        let next = MetricsServer::start(address, Arc::<Counted>::default()).unwrap();
+        drop(inherited);
+        assert!(ask(&next, "GET / HTTP/1.0\r\n\r\n").contains("ddlp_asked_total 0.0"));
+    }
+
+    #[test]
+    fn the_thread_has_ended_once_the_server_is_dropped() {
+        let counted = Arc::<Counted>::default();
+        for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+            drop(MetricsServer::start(address.parse().unwrap(), counted.clone()).unwrap());
+            assert_eq!(Arc::strong_count(&counted), 1, "{address}");
+        }
     }
 
     #[test]
