@@ -7,7 +7,7 @@ use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::{IoOpcode, Status};
 use std::ops::Range;
 
-/// Commands in flight for one [`crate::Queue::read_many`].
+/// Commands in flight for one [`crate::Queue::read_many`], if the controller allows as many on a queue.
 pub const READS_IN_FLIGHT: usize = 16;
 /// Bytes in flight for one [`crate::Queue::read_many`], unless a single command has more.
 pub const READ_BYTES_IN_FLIGHT: usize = 4 * READ_PIECE_BYTES;
@@ -26,6 +26,8 @@ pub(crate) struct ReadPlan {
     nsid: u32,
     block_bytes: usize,
     piece_bytes: usize,
+    /// Most commands in flight.
+    commands_max: usize,
     /// First block and bytes of each read.
     reads: Vec<(u64, usize)>,
     /// The read that the next command belongs to, and the bytes of it that earlier commands read.
@@ -34,13 +36,14 @@ pub(crate) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// Plans commands for `reads`, each of at most `transfer_bytes_max` bytes. Returns an error unless each read is of
-    /// whole blocks within the namespace.
+    /// Plans commands for `reads`, each of at most `transfer_bytes_max` bytes, with at most `commands_max` in flight.
+    /// Returns an error unless each read is of whole blocks within the namespace.
     pub(crate) fn new(
         nsid: u32,
         geometry: BlockGeometry,
         reads: &[BlockRead<'_>],
         transfer_bytes_max: usize,
+        commands_max: usize,
     ) -> Result<Self, DriverError> {
         for read in reads {
             geometry.blocks_of(read.lba, read.buf.len())?;
@@ -48,7 +51,7 @@ impl ReadPlan {
         let block_bytes = geometry.block_bytes as usize;
         let piece_bytes = (transfer_bytes_max.min(READ_PIECE_BYTES) / block_bytes).max(1) * block_bytes;
         let reads = reads.iter().map(|read| (read.lba, read.buf.len())).collect();
-        Ok(Self { nsid, block_bytes, piece_bytes, reads, at: 0, offset: 0 })
+        Ok(Self { nsid, block_bytes, piece_bytes, commands_max, reads, at: 0, offset: 0 })
     }
 
     /// Returns the error of the read into a buffer, which `peer` answered with `status`.
@@ -61,7 +64,7 @@ impl ReadPlan {
     /// Returns the next command if it may be in flight beside these commands and bytes.
     pub(crate) fn next_beside(&mut self, commands: usize, bytes: usize) -> Option<(Command, Place)> {
         let has_room =
-            commands < READS_IN_FLIGHT && (commands == 0 || bytes + self.piece_bytes <= READ_BYTES_IN_FLIGHT);
+            commands < self.commands_max && (commands == 0 || bytes + self.piece_bytes <= READ_BYTES_IN_FLIGHT);
         has_room.then(|| self.next()).flatten()
     }
 }
@@ -95,7 +98,7 @@ mod tests {
     fn pieces_cover_all_reads_once_and_in_order() {
         let (mut long, mut empty, mut short) = (vec![0; 10 * 4096], vec![], vec![0; 4096]);
         let reads = [(5, &mut long), (9, &mut empty), (700, &mut short)].map(|(lba, buf)| BlockRead { lba, buf });
-        let plan = ReadPlan::new(2, GEOMETRY, &reads, 3 * 4096 + 1).unwrap();
+        let plan = ReadPlan::new(2, GEOMETRY, &reads, 3 * 4096 + 1, 4).unwrap();
         let error = plan.refused("drive", Status::UNRECOVERED_READ, 2).to_string();
         assert!(error.contains("drive") && error.contains("read of 4096 bytes at block 700 of namespace 2"), "{error}");
         let pieces: Vec<_> = plan
@@ -107,18 +110,18 @@ mod tests {
         assert_eq!(pieces[..4], of_long);
         assert_eq!(pieces[4..], [(700, 0, 2, block(0, 1))]);
         let behind = [BlockRead { lba: 0, buf: &mut short }, BlockRead { lba: 999, buf: &mut long }];
-        assert!(ReadPlan::new(2, GEOMETRY, &behind, 4096).is_err(), "behind the end");
+        assert!(ReadPlan::new(2, GEOMETRY, &behind, 4096, 4).is_err(), "behind the end");
     }
 
     #[test]
     fn commands_and_bytes_in_flight_have_bounds_and_one_command_always_may_be() {
         let mut buffers = vec![vec![0; READ_PIECE_BYTES]; 3];
         let reads: Vec<_> = buffers.iter_mut().map(|buf| BlockRead { lba: 0, buf }).collect();
-        let mut plan = ReadPlan::new(2, GEOMETRY, &reads, usize::MAX).unwrap();
+        let mut plan = ReadPlan::new(2, GEOMETRY, &reads, usize::MAX, 16).unwrap();
         assert!(plan.next_beside(0, usize::MAX / 2).is_some());
-        assert!(plan.next_beside(READS_IN_FLIGHT, 0).is_none());
+        assert!(plan.next_beside(16, 0).is_none());
         assert!(plan.next_beside(1, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES + 1).is_none());
-        assert!(plan.next_beside(READS_IN_FLIGHT - 1, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES).is_some());
+        assert!(plan.next_beside(15, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES).is_some());
         assert!(plan.next_beside(0, 0).is_some() && plan.next_beside(0, 0).is_none());
     }
 }

@@ -186,15 +186,17 @@ impl Controller for TcpHandle {
 
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
         self.0.link.check()?;
-        let most = self.0.facts.commands_max.saturating_sub(READS_IN_FLIGHT);
-        checks::depth(depth, most, self.peer())?;
-        let commands = depth + READS_IN_FLIGHT;
+        // One command more, so that the queue can read.
+        let commands_max = self.0.facts.commands_max;
+        checks::depth(depth, commands_max - 1, self.peer())?;
+        let reads_max = READS_IN_FLIGHT.min(commands_max - depth);
+        let commands = depth + reads_max;
         let (queue_id, exchange) = match self.0.pool.unpark(commands) {
             Some(parked) => parked,
             None => self.0.make_queue(commands)?,
         };
         let (pool, geometries) = (Arc::clone(&self.0.pool), Arc::clone(&self.0.geometries));
-        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, exchange), depth)))
+        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, exchange), (depth, reads_max))))
     }
 
     fn is_alive(&self) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) transfer_bytes_max: usize,
     /// Most in-capsule data on I/O queues, in bytes.
     pub(super) capsule_bytes_max: usize,
-    /// Most commands in flight on an I/O queue.
+    /// Most commands in flight on an I/O queue: at least one.
     pub(super) commands_max: usize,
     pub(super) io_queues_max: u16,
     /// Whether the controller has a keep alive timer and the target wants one.
@@ -123,7 +123,7 @@ pub(super) fn bring_up(
         controller_id,
         transfer_bytes_max: limit.map_or(TRANSFER_BYTES_MAX, |bytes| bytes.min(TRANSFER_BYTES_MAX)),
         capsule_bytes_max: identify.in_capsule_bytes_max(),
-        commands_max: usize::from(commands_max).min(QUEUE_COMMANDS_MAX),
+        commands_max: usize::from(commands_max).clamp(1, QUEUE_COMMANDS_MAX),
         io_queues_max,
         keep_alive: !target.keep_alive.is_zero() && identify.keep_alive_granularity.get() != 0,
     })

@@ -90,6 +90,8 @@ pub struct Config {
     pub never_ready: bool,
     pub connect_status: Status,
     pub io_queues: u16,
+    /// Commands that a queue takes (MAXCMD). A longer queue is refused.
+    pub commands: u16,
 }
 
 impl Default for Config {
@@ -104,6 +106,7 @@ impl Default for Config {
             never_ready: false,
             connect_status: Status::SUCCESS,
             io_queues: 4,
+            commands: 64,
         }
     }
 }
@@ -334,7 +337,9 @@ fn fabrics(wire: &mut Wire, received: &Received, shared: &Shared, queue_id: &mut
             *queue_id = command.queue_id.get();
             *success_flag = command.no_flow_control() && wire.config.flow_control_can_be_off;
             let result = ConnectResult { controller_id: CONTROLLER, authentication_required: false }.result();
-            let mut response = CompletionEntry::new(cid, wire.config.connect_status, result);
+            let is_too_long = *queue_id > 0 && command.sq_size_z.get() > wire.config.commands;
+            let status = if is_too_long { Status::CONNECT_PARAMETERS } else { wire.config.connect_status };
+            let mut response = CompletionEntry::new(cid, status, result);
             if *success_flag {
                 response.sq_head = u16::MAX.into();
             }
@@ -417,7 +422,7 @@ fn identify(request: Identify, config: &Config) -> Vec<u8> {
     controller.command_capsule = config.capsule.into();
     controller.response_capsule = 1.into();
     controller.keep_alive_granularity = 1.into();
-    controller.commands_max = 64.into();
+    controller.commands_max = config.commands.into();
     controller.as_bytes().to_vec()
 }
 
