@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._operations import NAMES, Operation, RandomCrop, RandomResizedCrop, Resize
+from ._operations import NAMES, Operation, RandomCrop, RandomErasing, RandomResizedCrop, Resize
 from ._pipeline import Pipeline
 
 # What only changes the type of an image: the loader's options `dtype` and `layout` do.
@@ -22,8 +22,9 @@ class Compose(Pipeline):
     """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
 
     Takes the transforms that have the name of an operation (`ddlp.Operation`), with their parameters, and Normalize as
-    the last one. Transforms that only change the type of an image, such as ToTensor, are left out: the loader's options
-    `dtype` and `layout` do what they do.
+    the last one. Only RandomErasing may follow: its value, in the units of Normalize, becomes the colour that Normalize
+    turns into this value. Transforms that only change the type of an image, such as ToTensor, are left out: the
+    loader's options `dtype` and `layout` do what they do.
 
     Raises ConfigurationError for any other transform; the message names it.
     """
@@ -36,9 +37,9 @@ class Compose(Pipeline):
         self.normalize = None
         floats: str | None = None
         for number, transform in enumerate(_flat(transforms)):
-            if self.normalize is not None:
-                raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
             kind = type(transform).__name__
+            if self.normalize is not None and kind != "RandomErasing":
+                raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
             if not type(transform).__module__.startswith("torchvision.transforms"):
                 raise ConfigurationError(
                     f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches"
@@ -59,7 +60,10 @@ class Compose(Pipeline):
                 )
             elif kind in _OPERATIONS:
                 try:
-                    operations.append(_TRANSLATIONS.get(kind, _same)(transform))
+                    operation = _TRANSLATIONS.get(kind, _same)(transform)
+                    if isinstance(operation, RandomErasing):
+                        operation = _in_bytes(operation, floats is not None, self.normalize)
+                    operations.append(operation)
                 except ValueError as error:
                     raise ConfigurationError(f"transform {number}, {transform}: {error}") from None
             elif kind not in _OF_TYPE:
@@ -127,6 +131,28 @@ def _random_crop(transform: Any) -> Operation:
     return RandomCrop(_square(transform.size), padding=_square(transform.padding or 0))
 
 
+def _random_erasing(transform: Any) -> Operation:
+    # torchvision.transforms.v2 keeps "random" as None.
+    value: Any = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
+    scale, ratio = transform.scale, transform.ratio
+    return RandomErasing(transform.p, (scale[0], scale[1]), (ratio[0], ratio[1]), value)
+
+
+def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[float], list[float]] | None) -> Operation:
+    """Returns the operation with its value, which is one of floats or normalised, as one from 0 to 255."""
+    if erasing.value == "random":
+        return erasing
+    values: Any = erasing.value
+    if normalize is not None:
+        values = [mean + std * value for value, mean, std in zip(values, *normalize, strict=True)]
+    if of_floats:
+        values = [255 * value for value in values]
+    red, green, blue = (round(value) for value in values)
+    if not all(0 <= value <= 255 for value in (red, green, blue)):
+        raise ValueError(f"its value is the colour ({red}, {green}, {blue}), which is not from 0 to 255")
+    return replace(erasing, value=(red, green, blue))
+
+
 def _same(transform: Any) -> Operation:
     """Translates a transform whose parameters are those of the operation of the same name."""
     operation = _OPERATIONS[type(transform).__name__]
@@ -155,4 +181,5 @@ _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
     "RandomCrop": _random_crop,
+    "RandomErasing": _random_erasing,
 }

@@ -106,6 +106,38 @@ class RandomPosterize:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class RandomEqualize:
+    """Equalises the histogram of each channel with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomAdjustSharpness:
+    """Sharpens by `sharpness_factor` (0 smooths, 1 changes nothing, 2 sharpens) with probability `p`."""
+
+    sharpness_factor: float
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class Grayscale:
+    """Turns the image gray. `num_output_channels` must be 3."""
+
+    num_output_channels: int
+
+
+@dataclass(frozen=True)
+class RandomErasing:
+    """Fills a random box of random area (`scale`) and ratio of height to width (`ratio`) with probability `p`."""
+
+    p: float = 0.5
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    value: tuple[int, int, int] | str = (0, 0, 0)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -120,6 +152,10 @@ Operation = (
     | RandomSolarize
     | RandomVerticalFlip
     | RandomPosterize
+    | RandomEqualize
+    | RandomAdjustSharpness
+    | Grayscale
+    | RandomErasing
 )
 
 # Names in TOML and JSON.
@@ -137,6 +173,10 @@ NAMES = {
     RandomSolarize: "random_solarize",
     RandomVerticalFlip: "random_vertical_flip",
     RandomPosterize: "random_posterize",
+    RandomEqualize: "random_equalize",
+    RandomAdjustSharpness: "random_adjust_sharpness",
+    Grayscale: "grayscale",
+    RandomErasing: "random_erasing",
 }
 
 __all__ = [
@@ -154,4 +194,8 @@ __all__ = [
     "RandomSolarize",
     "RandomVerticalFlip",
     "RandomPosterize",
+    "RandomEqualize",
+    "RandomAdjustSharpness",
+    "Grayscale",
+    "RandomErasing",
 ]

@@ -32,6 +32,9 @@ def test_supported_transforms_keep_their_parameters(t):
             t.ColorJitter(0.5, (0.5, 2), hue=0.25),
             t.RandomGrayscale(0.25),
             t.RandomSolarize(192.5, 0.25),
+            t.RandomEqualize(0.25),
+            t.RandomAdjustSharpness(1.5, p=0.75),
+            t.Grayscale(3),
             t.Resize(80),
             t.RandomCrop(72, padding=4),
             t.CenterCrop((64, 64)),
@@ -52,6 +55,9 @@ def test_supported_transforms_keep_their_parameters(t):
             ddlp.ColorJitter(0.5, (0.5, 2.0), hue=0.25),
             ddlp.RandomGrayscale(0.25),
             ddlp.RandomSolarize(192.5, 0.25),
+            ddlp.RandomEqualize(0.25),
+            ddlp.RandomAdjustSharpness(1.5, p=0.75),
+            ddlp.Grayscale(3),
             ddlp.Resize(80),
             ddlp.RandomCrop(72, padding=4),
             ddlp.CenterCrop(64),
@@ -65,7 +71,9 @@ def test_supported_transforms_keep_their_parameters(t):
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda t: t.RandomErasing(0.1), "transform 1, RandomErasing.*on the loader's batches"),
+        (lambda t: t.Lambda(abs), "transform 1, Lambda.*on the loader's batches"),
+        (lambda t: t.Grayscale(), "num_output_channels is 1"),
+        (lambda t: t.RandomErasing(value=300), "300"),
         (lambda t: t.CenterCrop((32, 64)), "squares"),
         (lambda t: t.Resize((32, 32)), "shorter side"),
         (lambda t: t.Resize(32, interpolation=t.InterpolationMode.NEAREST), "interpolation"),
@@ -86,6 +94,28 @@ def test_what_depends_on_the_range_of_values_comes_before_floats(t):
         for late in [t.RandomSolarize(0.5), t.RandomPosterize(4)]:
             with pytest.raises(ddlp.ConfigurationError, match="transform 2.*put it before"):
                 ddlp.Compose([t.CenterCrop(32), floats, late])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "before", "floats", "normalized"),
+    [
+        (0, (0, 0, 0), (0, 0, 0), (124, 116, 104)),
+        (1, (1, 1, 1), (255, 255, 255), (182, 173, 161)),
+        ((0, 1, 0.5), (0, 1, 0), (0, 255, 128), (124, 173, 132)),
+        ("random", "random", "random", "random"),
+    ],
+)
+def test_a_box_is_erased_with_the_colour_that_torchvision_gives_it(t, value, before, floats, normalized):
+    erase, crop, to_floats = t.RandomErasing(0.25, (0.1, 0.2), (0.5, 2.0), value), t.CenterCrop(32), t.ToTensor()
+    for transforms, expected in [
+        ([t.PILToTensor(), erase, crop], before),
+        ([crop, to_floats, erase], floats),
+        ([crop, to_floats, t.Normalize(*ddlp.IMAGENET), erase], normalized),
+    ]:
+        erased = next(one for one in ddlp.Compose(transforms).to_dict()["operations"] if "random_erasing" in one)
+        expected = {"p": 0.25, "scale": [0.1, 0.2], "ratio": [0.5, 2.0], "value": expected}
+        assert ddlp.Pipeline([ddlp.RandomErasing(**expected), ddlp.CenterCrop(32)]).to_dict()["operations"][0] == erased
 
 
 def test_one_value_of_normalize_is_that_of_all_channels():

@@ -52,6 +52,12 @@ for_levels! {
     blend_with_gray = blend_values(pixels: &mut [u8], factor: f32, rest: f32)
 }
 for_levels! {
+    /// Turns each value v into v + share × (smoothed value − v), within 0 and 255 and without its fraction. `around` has
+    /// the row above, the row itself and the row below, from the pixel before the first one to the pixel behind the last
+    /// one.
+    smooth = smooth_values(row: &mut [u8], around: [&[u8]; 3], share: f32)
+}
+for_levels! {
     /// Turns the hue of each pixel by `sixths` of the colour circle, from −3 to 3.
     turn_hue = turn_hue_values(pixels: &mut [u8], sixths: f32)
 }
@@ -115,6 +121,25 @@ fn blend_values(pixels: &mut [u8], factor: f32, rest: f32) {
             blue[at] = factor * blue[at] + plus;
         }
     });
+}
+
+#[inline(always)]
+fn smooth_values(row: &mut [u8], around: [&[u8]; 3], share: f32) {
+    let [above, own, below] = around.map(|pixels| &pixels[..row.len() + 6]);
+    for (at, value) in row.iter_mut().enumerate() {
+        let column = |at: usize| i32::from(above[at]) + i32::from(own[at]) + i32::from(below[at]);
+        let sum = column(at) + column(at + 3) + column(at + 6) + 4 * i32::from(own[at + 3]);
+        let (own, smoothed) = (f32::from(own[at + 3]), thirteenth(sum) as f32);
+        // SAFETY: `within` returns nothing outside 0 and 255.
+        *value = unsafe { whole(within(own + share * (smoothed - own))) } as u8;
+    }
+}
+
+/// Returns a thirteenth of the sum of thirteen values, rounded to the nearest whole number: no half occurs.
+#[inline(always)]
+fn thirteenth(sum: i32) -> i32 {
+    // 5042 / 65 536 is so close to 1 / 13 that the result is exact.
+    ((sum + 6) * 5042) >> 16
 }
 
 #[inline(always)]

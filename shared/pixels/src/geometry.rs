@@ -49,3 +49,16 @@ pub(crate) struct Rect {
     pub width: u32,
     pub height: u32,
 }
+
+impl Rect {
+    /// Returns the rectangle with a margin around it, as far as the margin lies within an image of this size.
+    pub fn with_margin(self, margin: u32, (width, height): (u32, u32)) -> Self {
+        let span = |start: u32, length: u32, limit: u32| {
+            let first = start.saturating_sub(margin);
+            (first, (start + length + margin).min(limit) - first)
+        };
+        let (x, across) = span(self.x, self.width, width);
+        let (y, down) = span(self.y, self.height, height);
+        Self { x, y, width: across, height: down }
+    }
+}

@@ -13,8 +13,13 @@ use serde::{Deserialize, Serialize};
 mod center_crop;
 mod color_jitter;
 mod gaussian_blur;
+mod grayscale;
+mod numbers;
+mod random_adjust_sharpness;
 mod random_autocontrast;
 mod random_crop;
+mod random_equalize;
+mod random_erasing;
 mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
@@ -27,8 +32,13 @@ mod resize;
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};
+pub use grayscale::Grayscale;
+pub use numbers::Fill;
+pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
 pub use random_crop::RandomCrop;
+pub use random_equalize::{Equalize, RandomEqualize};
+pub use random_erasing::{Erase, Filling, RandomErasing};
 pub use random_grayscale::{Gray, RandomGrayscale};
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
@@ -40,6 +50,8 @@ pub use resize::Resize;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
 pub(crate) const SIDE_MAX: u32 = 65_535;
+/// Largest factor of a colour or of the sharpness.
+const FACTOR_MAX: f64 = 1000.0;
 
 /// The interface of an operation.
 pub(crate) trait Operate: Sized + 'static {
@@ -178,6 +190,16 @@ impl Cutout<'_> {
         let bytes = self.rect.width as usize * 3;
         &self.pixels[(y - self.rect.y) as usize * bytes..][..bytes]
     }
+
+    /// Makes the pixels of the rectangle `made` from those that lie there, by a table for each channel.
+    fn look_up(&self, made: Rect, tables: &[[u8; 256]; 3], out: &mut [u8]) {
+        for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
+            let source = &self.row(y)[(made.x - self.rect.x) as usize * 3..];
+            for (to, pixel) in row.as_chunks_mut::<3>().0.iter_mut().zip(source.as_chunks::<3>().0) {
+                *to = std::array::from_fn(|channel| tables[channel][usize::from(pixel[channel])]);
+            }
+        }
+    }
 }
 
 /// Makes the types of all changes of values from their names.
@@ -244,7 +266,7 @@ macro_rules! changes {
 
 changes! {
     points [Invert, Jitter, Gray, Solarize, Posterize]
-    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip]
+    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -355,6 +377,14 @@ operations! {
     RandomVerticalFlip,
     /// Keeps only the upper `bits` of each value (0 to 8) with probability `p`.
     RandomPosterize,
+    /// Equalises the histogram of each channel with probability `p`.
+    RandomEqualize,
+    /// Sharpens by `sharpness_factor` (0 smooths, 1 changes nothing, 2 sharpens) with probability `p`.
+    RandomAdjustSharpness,
+    /// Turns the image gray. `num_output_channels` must be 3.
+    Grayscale,
+    /// Fills a random box of random area (`scale`) and ratio of height to width (`ratio`) with probability `p`.
+    RandomErasing,
 }
 
 impl Operation {
@@ -379,6 +409,20 @@ impl Operation {
 
 pub(crate) fn check_side(size: u32) -> Result<(), String> {
     if (1..=SIDE_MAX).contains(&size) { Ok(()) } else { Err(format!("size {size} is not in 1..={SIDE_MAX}")) }
+}
+
+/// Checks bounds that lie above 0 and reach `limit` at most.
+fn check_range(name: &str, [low, high]: [f64; 2], limit: f64) -> Result<(), String> {
+    // Comparisons with NaN are false.
+    if low > 0.0 && low <= high && high <= limit {
+        return Ok(());
+    }
+    Err(format!("{name} [{low}, {high}] is not a range within (0, {limit}]"))
+}
+
+/// Returns the number between two bounds that a uniform number from 0 to 1 stands for.
+fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
+    low + (high - low) * uniform
 }
 
 pub(crate) fn check_probability(p: f64) -> Result<(), String> {

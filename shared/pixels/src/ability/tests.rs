@@ -19,7 +19,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 26] = [
+const EXPECTED: [&str; 30] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 d795af543a9559fe the operation RandomResizedCrop",
@@ -35,6 +35,10 @@ const EXPECTED: [&str; 26] = [
     "010a e47df8142e3a8651 the operation RandomSolarize",
     "010b cf73f692a9a12add the operation RandomVerticalFlip",
     "010c 616712c179e16381 the operation RandomPosterize",
+    "010d fed195e72bc0691e the operation RandomEqualize",
+    "010e 6324f025525bed5c the operation RandomAdjustSharpness",
+    "010f eba1be23b6fb9175 the operation Grayscale",
+    "0110 763088f808c4e3de the operation RandomErasing",
     "0200 bb2528c30fdc0f10 JPEG files",
     "0201 f300359d810cecd5 PNG files",
     "0202 b5af08963f21491d WebP files",

@@ -9,12 +9,18 @@ fn noise(pixels: usize) -> Vec<u8> {
 fn every_level_gives_the_same_values() {
     for pixels in [0, 1, BLOCK - 1, BLOCK, 5 * BLOCK + 17] {
         let noise = noise(pixels);
-        let changes: [fn(Level, &mut [u8]); 6] = [
+        let changes: [fn(Level, &mut [u8]); 7] = [
             |level, pixels| scale(level, pixels, 1.37, -20.0),
             |level, pixels| blend_with_gray(level, pixels, 1.8, -0.8),
             |level, pixels| turn_hue(level, pixels, 1.3),
             |level, pixels| turn_hue(level, pixels, -3.0),
             make_gray,
+            |level, pixels| {
+                let rows = pixels.to_vec();
+                let length = pixels.len().saturating_sub(8);
+                let around = [0, 1, 2].map(|at| rows.get(at..at + length + 6).unwrap_or(&[0; 6]));
+                smooth(level, &mut pixels[..length], around, -0.7);
+            },
             |level, pixels| {
                 let sum = sum_of_grays(level, pixels);
                 pixels.fill((sum % 251) as u8);
@@ -41,6 +47,13 @@ fn values_stay_between_0_and_255() {
     assert_eq!(pixels, [0, 255, 255]);
     scale(Level::best(), &mut pixels, f32::INFINITY, f32::NAN);
     assert_eq!(pixels, [0; 3]);
+}
+
+#[test]
+fn a_thirteenth_is_rounded_to_the_nearest() {
+    for sum in 0..=13 * 255 {
+        assert_eq!(thirteenth(sum), (f64::from(sum) / 13.0).round() as i32, "{sum}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! torchvision's `ColorJitter`.
 
-use super::{ChangePoints, Cutout, Effects, MakeArea, Operate, Scratch};
+use super::{ChangePoints, Cutout, Effects, FACTOR_MAX, MakeArea, Operate, Scratch};
 use crate::color;
 use crate::draw::Words;
 use crate::error::PixelError;
@@ -9,9 +9,6 @@ use crate::level::Level;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-
-/// Largest factor.
-const FACTOR_MAX: f64 = 1000.0;
 
 /// Changes brightness, contrast, saturation and hue by factors that are drawn evenly between bounds, in an order that
 /// is drawn as well.

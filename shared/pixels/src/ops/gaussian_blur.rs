@@ -106,14 +106,8 @@ impl Blur {
 }
 
 impl MakeArea for Blur {
-    fn needs(&self, made: Rect, (width, height): (u32, u32)) -> Rect {
-        let span = |start: u32, length: u32, limit: u32| {
-            let first = start.saturating_sub(self.radius);
-            (first, (start + length + self.radius).min(limit) - first)
-        };
-        let (x, across) = span(made.x, made.width, width);
-        let (y, down) = span(made.y, made.height, height);
-        Rect { x, y, width: across, height: down }
+    fn needs(&self, made: Rect, size: (u32, u32)) -> Rect {
+        made.with_margin(self.radius, size)
     }
 
     fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError> {

@@ -65,12 +65,7 @@ impl MakeArea for Autocontrast {
             }
         }
         let tables: [[u8; 256]; 3] = std::array::from_fn(|channel| table(least[channel], most[channel]));
-        for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
-            let source = &from.row(y)[(made.x - from.rect.x) as usize * 3..];
-            for (to, pixel) in row.as_chunks_mut::<3>().0.iter_mut().zip(source.as_chunks::<3>().0) {
-                *to = std::array::from_fn(|channel| tables[channel][usize::from(pixel[channel])]);
-            }
-        }
+        from.look_up(made, &tables, out);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! torchvision's `RandomResizedCrop`.
 
-use super::{Effects, Operate, Piece, SIDE_MAX, check_side};
+use super::{Effects, Operate, Piece, SIDE_MAX, between, check_range, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
@@ -88,18 +88,6 @@ impl Operate for RandomResizedCrop {
         effects.add(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false });
         Ok(())
     }
-}
-
-fn check_range(name: &str, [low, high]: [f64; 2], limit: f64) -> Result<(), String> {
-    // Comparisons with NaN are false.
-    if low > 0.0 && low <= high && high <= limit {
-        return Ok(());
-    }
-    Err(format!("{name} [{low}, {high}] is not a range within (0, {limit}]"))
-}
-
-fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
-    low + (high - low) * uniform
 }
 
 fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {

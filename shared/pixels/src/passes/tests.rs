@@ -7,8 +7,9 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    CenterCrop, ColorJitter, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
+    CenterCrop, ColorJitter, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece, RandomAdjustSharpness,
+    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
+    RandomPosterize, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -78,6 +79,11 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomAutocontrast { p: 0.5 }.into()),
         (0.0..2.0f64).prop_map(|most| color_jitter(most).into()),
         Just(RandomGrayscale { p: 0.5 }.into()),
+        Just(Grayscale { num_output_channels: 3 }.into()),
+        Just(RandomEqualize { p: 0.5 }.into()),
+        (0.0..3.0f64).prop_map(|sharpness_factor| RandomAdjustSharpness { sharpness_factor, p: 0.5 }.into()),
+        prop_oneof![Just(Filling::Random), any::<[u8; 3]>().prop_map(|color| Filling::Color(Fill(color)))]
+            .prop_map(|value| RandomErasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value }.into()),
         Just(RandomVerticalFlip { p: 0.5 }.into()),
         (0u8..=8).prop_map(|bits| RandomPosterize { bits, p: 0.5 }.into()),
         (0.0..256.0f64).prop_map(|threshold| RandomSolarize { threshold, p: 0.5 }.into()),

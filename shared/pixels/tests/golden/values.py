@@ -4,10 +4,17 @@
 
 Written with torchvision 0.14.1 and torch 1.13.0. A line has an operation's name, its parameters, and the pixels of a
 square as rows of RGB in hexadecimal digits. The line "image" has the image itself.
+
+A line "erase" has no pixels, but the rectangle that RandomErasing.get_params draws: x, y, width, height, or nothing if
+it leaves the image alone. Its draws are replaced by splitmix64's words under our rules (53 upper bits of a word; upper
+half of word times n), and its tensors compute in f64, so that a rectangle depends on torchvision's formula alone.
 """
 
+import random
+import types
+
 import torch
-from torchvision.transforms import functional
+from torchvision.transforms import functional, transforms
 
 SIDE = 20
 MASK = (1 << 64) - 1
@@ -30,6 +37,58 @@ def image():
     return torch.tensor(rows, dtype=torch.uint8).permute(2, 0, 1)
 
 
+class Words:
+    """The words of splitmix64."""
+
+    def __init__(self, seed):
+        self.bytes = splitmix(seed)
+
+    def word(self):
+        return int.from_bytes(bytes(next(self.bytes) for _ in range(8)), "little")
+
+    def uniform(self):
+        return (self.word() >> 11) / (1 << 53)
+
+    def below(self, n):
+        while True:
+            product = self.word() * n
+            if product & MASK >= (-n & MASK) % n:
+                return product >> 64
+
+
+def erased(words, width, height, scale, ratio):
+    """Returns the rectangle that torchvision erases, or None."""
+
+    def empty(*_):
+        draw = lambda low, high: torch.tensor(float(low) + (float(high) - float(low)) * words.uniform())
+        return types.SimpleNamespace(uniform_=draw)
+
+    def randint(low, high, size):
+        return torch.tensor(low + words.below(high - low))
+
+    transforms.torch = types.SimpleNamespace(
+        empty=empty, randint=randint, log=torch.log, exp=torch.exp, tensor=torch.tensor, float32=torch.float32
+    )
+    torch.set_default_dtype(torch.float64)
+    image = torch.empty((3, height, width), dtype=torch.uint8)
+    words.uniform()  # decides whether anything is erased
+    y, x, h, w, value = transforms.RandomErasing.get_params(image, scale, ratio, [0])
+    torch.set_default_dtype(torch.float32)
+    return None if value is image or not h or not w else (x, y, w, h)
+
+
+def erasing_lines():
+    choose = random.Random(3)
+    bounds = [((0.02, 0.33), (0.3, 3.3))] * 3
+    bounds += [((0.3, 1.0), (0.1, 10.0)), ((0.9, 1.0), (0.9, 1.1)), ((0.001, 0.01), (1, 1))]
+    for seed in range(60):
+        size = choose.choice([(224, 224), (32, 32), (choose.randint(1, 500), choose.randint(1, 500))])
+        scale, ratio = choose.choice(bounds)
+        found = erased(Words(seed), *size, scale, ratio)
+        parameters = ":".join(map(str, (seed, *size, *scale, *ratio)))
+        print(f"erase:{parameters}", ":".join(map(str, found or ())))
+
+
 def line(name, pixels):
     print(name, bytes(pixels.permute(1, 2, 0).flatten().tolist()).hex())
 
@@ -50,6 +109,12 @@ def main():
     line("gray", functional.rgb_to_grayscale(pixels, 3))
     for threshold in [0, 77, 128.5, 255]:
         line(f"solarize:{threshold}", functional.solarize(pixels, threshold))
+    for bits in [0, 1, 4, 7, 8]:
+        line(f"posterize:{bits}", functional.posterize(pixels, bits))
+    line("equalize", functional.equalize(pixels))
+    for factor in [0.0, 0.5, 1.0, 1.9, 7.0]:
+        line(f"sharpness:{factor}", functional.adjust_sharpness(pixels, factor))
+    erasing_lines()
 
 
 if __name__ == "__main__":

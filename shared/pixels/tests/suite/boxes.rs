@@ -5,7 +5,7 @@ use ddlp_pixels::ops::{CenterCrop, Operation, Piece, RandomCrop, RandomResizedCr
 use ddlp_pixels::{PixelError, Window};
 
 /// splitmix64, as in make.py.
-struct SplitMix(u64);
+pub struct SplitMix(pub u64);
 
 impl Words for SplitMix {
     fn word(&mut self) -> u64 {

@@ -1,0 +1,83 @@
+//! Parameters that people write as one number or as a list of numbers.
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+
+/// What was written: a number, or a list.
+pub(super) enum Numbers<'n> {
+    One(f64),
+    List(&'n [f64]),
+}
+
+/// Reads a number or a list from a format that people write, and makes a parameter of it. `expected` says what the
+/// parameter can be.
+pub(super) fn read<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    make: impl Fn(Numbers<'_>) -> Option<T>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(NumbersVisitor { expected, make })
+}
+
+struct NumbersVisitor<F> {
+    expected: &'static str,
+    make: F,
+}
+
+impl<'de, T, F: Fn(Numbers<'_>) -> Option<T>> Visitor<'de> for NumbersVisitor<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        let made = (self.make)(Numbers::One(number));
+        made.ok_or_else(|| E::custom(format!("{number} is not {}", self.expected)))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<T, A::Error> {
+        let (mut numbers, mut count) = ([0.0; 4], 0);
+        while let Some(number) = list.next_element::<f64>()? {
+            let Some(place) = numbers.get_mut(count) else {
+                return Err(A::Error::invalid_length(count + 1, &self.expected));
+            };
+            (*place, count) = (number, count + 1);
+        }
+        let made = (self.make)(Numbers::List(&numbers[..count]));
+        made.ok_or_else(|| A::Error::custom(format!("{:?} is not {}", &numbers[..count], self.expected)))
+    }
+}
+
+/// Returns the whole number that a number is, if it is one and not negative.
+pub(super) fn whole(number: f64) -> Option<u32> {
+    let whole = number as u32;
+    (f64::from(whole) == number).then_some(whole)
+}
+
+/// Red, green and blue of the pixels outside an image, from 0 to 255. In a description, one number stands for all three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fill(pub [u8; 3]);
+
+impl<'de> Deserialize<'de> for Fill {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        let value = |number: f64| whole(number).and_then(|value| u8::try_from(value).ok());
+        read(deserializer, "a whole number from 0 to 255, or three of them", |given| match given {
+            Numbers::One(number) => value(number).map(|value| Self([value; 3])),
+            Numbers::List(&[red, green, blue]) => Some(Self([value(red)?, value(green)?, value(blue)?])),
+            Numbers::List(_) => None,
+        })
+    }
+}
