@@ -1,4 +1,4 @@
-"""Tests of bench/side-by-side, bench/profile and bench/drive-alone: python3 bench/tests.py"""
+"""Tests of the programs in this folder: python3 bench/tests.py"""
 import array
 import importlib.machinery
 import importlib.util
@@ -418,6 +418,24 @@ class ThroughPython(unittest.TestCase):
         self.assertEqual(lines[1:4], [[str(number), "1000", "980", "1000", "0.980", "1.000"] for number in range(3)])
         self.assertEqual(" ".join(lines[4]), "median of python ÷ rust 0.980, of the control 1.000")
         self.assertEqual(lines[5][0], "stand-in;")
+
+
+class Against(unittest.TestCase):
+    """bench/against."""
+
+    program = script("against")
+
+    def test_a_round_has_our_program_between_two_runs_of_the_other(self):
+        rates = (900, 1000, 1100)
+        runs = [contender(f"print('{{\"median\": 1, \"per_cpu_s\": {rate}}}')") for rate in rates]
+        ratios, controls = self.program.compare(runs, [], 2, sorted(AVAILABLE)[:1])
+        self.assertEqual(ratios, [1.0, 1.0])
+        self.assertEqual([round(control, 3) for control in controls], [1.222, 1.222])
+
+    def test_a_commit_that_does_not_exist_is_named(self):
+        with tempfile.TemporaryDirectory() as name, self.assertRaises(SystemExit) as ended:
+            self.program.build_other("no-such-commit", pathlib.Path(name))
+        self.assertIn("no commit no-such-commit", str(ended.exception))
 
 
 class Peers(unittest.TestCase):
