@@ -43,6 +43,7 @@ class Batch:
 
     images: Array
     labels: Array
+    others: list[tuple[str, Array]]
     sample_ids: list[int]
     epoch: int
     index: int
@@ -62,7 +63,13 @@ class Run:
     batches_per_epoch: int
     classes: list[str]
     is_forked: bool
-    def __new__(cls, options: str, dataset: Any | None = None, columns: dict[str, Any] | None = None) -> Run: ...
+    def __new__(
+        cls,
+        options: str,
+        dataset: Any | None = None,
+        columns: dict[str, Any] | None = None,
+        fields: list[tuple[str, str, list[int], bytes]] = ...,
+    ) -> Run: ...
     def iterate(self, convert: Callable[[Batch], _T]) -> Epoch[_T]: ...
     def go_to(self, state: str) -> bool: ...
     def state(self) -> str: ...

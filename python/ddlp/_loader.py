@@ -9,7 +9,7 @@ import operator
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
@@ -17,6 +17,7 @@ from ._arrow import ArrowTable, samples_of
 from ._compose import Compose
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
+from ._fields import fields_of
 from ._output import OUTPUTS, Output, missing_library
 from ._pipeline import Pipeline, imagenet_train, pipeline_of
 from ._report import Report
@@ -69,7 +70,8 @@ class Batch(_Fields):
 
 
 class NamedBatch(dict[str, Any]):
-    """A batch of a loader with the option `names`: a dict of its arrays, which knows where it belongs as Batch does."""
+    """A batch of a loader with the option `names` or `fields`: a dict of its arrays, which knows where it belongs as
+    Batch does."""
 
     epoch: int | None = None
     index: int | None = None
@@ -122,6 +124,10 @@ class Loader:
             view with strides.
         normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
             (v / 255 - mean) / std. Default: floats from 0 to 1.
+        fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of the
+            dataset (of int64, float32, float16 or uint8, of any shape), or the path of a table as comma-separated
+            values, whose first column names the sample and whose other columns are fields. Batches are then dicts. A
+            field named "label" takes the place of the dataset's labels.
         names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
         buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
         window: Look-ahead of the strategy "ordered", in batches.
@@ -162,6 +168,7 @@ class Loader:
         dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
+        fields: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         names: tuple[str, str] | None = None,
         buffers: int = 6,
         window: int | None = None,
@@ -178,7 +185,8 @@ class Loader:
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if names is not None and (len(names) != 2 or names[0] == names[1]):
             raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
-        self._names = names
+        self._names = names if names is not None or fields is None else ("image", "label")
+        self._fields = [] if fields is None or isinstance(fields, (str, os.PathLike)) else fields_of(fields)
         if output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         missing = missing_library(output)
@@ -213,6 +221,7 @@ class Loader:
                 )
         options = {
             "dataset": None if self._samples is not None else self._arguments["dataset"],
+            "fields": os.path.abspath(fields) if isinstance(fields, (str, os.PathLike)) else None,
             "pipeline": pipeline.to_dict(),
             "batch_size": batch_size,
             "strategy": strategy,
@@ -385,7 +394,7 @@ class Loader:
     def _open(self) -> None:
         _ddlp.set_log_level(min(_LOG.getEffectiveLevel(), 255))
         options = json.dumps({**self._options, "resume": self._resume}, default=_plain)
-        self._run = _ddlp.Run(options, self._samples, self._columns)
+        self._run = _ddlp.Run(options, self._samples, self._columns, self._fields)
         _LOADERS.add(self)
 
     def _running(self) -> _ddlp.Run:
@@ -412,6 +421,8 @@ class Loader:
         fields = self._output(batch.images), self._output(batch.labels)
         # With names, a program expects dicts.
         named = None if self._names is None else NamedBatch(zip(self._names, fields, strict=True))
+        if named is not None:
+            named.update((name, self._output(field)) for name, field in batch.others)
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
         delivered.sample_ids = batch.sample_ids

@@ -11,6 +11,8 @@ pub struct Batch {
     images: Py<Array>,
     /// The class index of each image, int64.
     labels: Py<Array>,
+    /// The fields beside the dataset, each with its name.
+    others: Vec<(String, Py<Array>)>,
     /// The sample id of each image.
     sample_ids: Vec<u64>,
     /// The batch's epoch.
@@ -24,11 +26,14 @@ pub struct Batch {
 impl Batch {
     /// Makes views of a batch, which share its memory.
     pub fn new(py: Python<'_>, batch: &ddlp_host::Batch) -> PyResult<Self> {
-        let field = |name| -> PyResult<Py<Array>> {
+        let field = |name: &str| -> PyResult<Py<Array>> {
             let field = batch.field(name).map_err(|error| errors::configuration(error.to_string()))?;
             Py::new(py, Array::new(field.share()))
         };
+        // The first two fields are those of the dataset.
+        let others = batch.fields().skip(2).map(|described| Ok((described.name.clone(), field(&described.name)?)));
         Ok(Self {
+            others: others.collect::<PyResult<_>>()?,
             images: field("image")?,
             labels: field("label")?,
             sample_ids: batch.sample_ids().to_vec(),

@@ -6,8 +6,13 @@ use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
-use ddlp_host::{Batch, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper, Waiting};
+use ddlp_host::pixels::LABEL;
+use ddlp_host::{
+    Batch, DType, Field, FieldKind, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper,
+    Waiting,
+};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use std::mem::{self, ManuallyDrop};
 use std::process;
@@ -77,14 +82,16 @@ enum NoBatch {
 #[pymethods]
 impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
-    /// dataset is what the options name, a Python object, or a table with these columns.
+    /// dataset is what the options name, a Python object, or a table with these columns. Each field beside the dataset
+    /// has a name, the type of its elements, the shape of a sample's value, and the values of all samples.
     #[new]
-    #[pyo3(signature = (options, dataset = None, columns = None))]
+    #[pyo3(signature = (options, dataset = None, columns = None, fields = Vec::new()))]
     fn new(
         py: Python<'_>,
         options: &str,
         dataset: Option<Bound<'_, PyAny>>,
         columns: Option<Columns>,
+        fields: Vec<(String, String, Vec<u32>, PyBackedBytes)>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs) = (options.buffers, options.epochs);
@@ -95,12 +102,18 @@ impl Run {
                 None => Arc::new(Sequence::new(&object)?),
             });
         }
+        for (name, dtype, shape, values) in fields {
+            let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype);
+            let dtype = dtype.ok_or_else(|| errors::configuration(format!("field {name:?} has an unknown dtype")))?;
+            let kind = if name == LABEL { FieldKind::Label } else { FieldKind::Vector };
+            builder = builder.field(Field { name, kind, dtype, layout: None, shape }, values.to_vec());
+        }
         let loader = opening::elsewhere(py, || builder.build())?.map_err(|error| errors::exception(&error))?;
         Ok(Self {
             stopper: loader.stopper(),
             progress: loader.progress(),
             batches_per_epoch: loader.batches_per_epoch(),
-            classes: loader.dataset().classes().to_vec(),
+            classes: loader.classes().to_vec(),
             state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
             waits: Mutex::default(),
             turn: Turn::default(),

@@ -213,6 +213,7 @@ fn finish(loader: Loader, digest: Option<&Digest>) -> (Report, LoaderState, Plan
     let mut report = loader.report();
     report.digest = digest.map(Digest::unordered);
     report.ordered_digest = digest.map(Digest::ordered);
+    report.field_digests = digest.map(Digest::fields).unwrap_or_default();
     (report, loader.state(), loader.plan())
 }
 
@@ -266,6 +267,9 @@ fn conclude(
     let written = written.all;
     if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {
         said.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
+        for (name, digest) in &report.field_digests {
+            said.push_str(&format!("digest_of_{name} {digest}\n"));
+        }
     }
     let json_on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT);
     if json_on_stdout {

@@ -11,7 +11,8 @@ use crate::image_output::ImageOutput;
 use crate::schedule::{BatchId, ProngId};
 use ddlp_csd::memory;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_pixels::Field;
+use ddlp_dataset::SampleFields;
+use ddlp_pixels::{Field, LABEL};
 use std::sync::Arc;
 
 /// A field as it lies in a batch's memory.
@@ -23,27 +24,41 @@ pub(crate) struct BatchField {
 }
 
 impl BatchField {
-    /// Returns the fields of a run's batches: the image, which prongs prepare, and the label, which the host fills.
-    pub fn of_run(image: &ImageOutput) -> Arc<[Self]> {
+    /// Returns the fields of a run's batches: the image, which prongs prepare, the label, and the fields beside the
+    /// dataset, which the host fills.
+    pub fn of_run(image: &ImageOutput, beside: &SampleFields) -> Arc<[Self]> {
         let image = Self { field: image.field(), strides: image.strides() };
-        [image, Self { field: Field::label(), strides: Vec::new() }].into()
+        let others = beside.fields().filter(|field| field.name != LABEL).cloned();
+        let filled = std::iter::once(Field::label()).chain(others).map(|field| {
+            let strides = strides(&field.shape);
+            Self { field, strides }
+        });
+        std::iter::once(image).chain(filled).collect()
     }
+
+    /// Returns the field's description.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+}
+
+/// Returns the strides of values that lie one after the other, the last dimension first in memory.
+fn strides(shape: &[u32]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for at in (1..shape.len()).rev() {
+        strides[at - 1] = strides[at] * shape[at] as usize;
+    }
+    strides
 }
 
 /// Places in the list of [`BatchField::of_run`].
 const IMAGE_AT: usize = 0;
 const LABEL_AT: usize = 1;
 
-/// The memory of a batch's fields.
-#[derive(Debug)]
-pub(crate) struct FieldMemory {
-    /// Memory that a prong filled with images.
-    pub images: Arc<dyn BatchMemory>,
-    /// Memory that the host filled with labels.
-    pub labels: Arc<dyn BatchMemory>,
-}
+/// The memory of each field of a batch, in the order of [`BatchField::of_run`].
+pub(crate) type FieldMemory = Box<[Arc<dyn BatchMemory>]>;
 
-/// One batch: rows of fields (`image` and `label`), with their sample ids.
+/// One batch: rows of fields (`image`, `label`, and those beside the dataset), with their sample ids.
 ///
 /// The images lie in a buffer of the loader's [delivery target](crate::DeliveryTarget); pixels may lie in a result slot
 /// that host and drive share. Dropping the batch and its [shared fields](SharedField) gives the buffer or slot back. So
@@ -57,8 +72,7 @@ pub struct Batch {
     fields: Arc<[BatchField]>,
     sample_ids: Vec<u64>,
     records: Vec<SampleRecord>,
-    /// Memory of each field.
-    memory: [Arc<dyn BatchMemory>; 2],
+    memory: FieldMemory,
 }
 
 impl Batch {
@@ -67,11 +81,11 @@ impl Batch {
         prong: ProngId,
         fields: Arc<[BatchField]>,
         records: Vec<SampleRecord>,
-        FieldMemory { images, labels }: FieldMemory,
+        memory: FieldMemory,
     ) -> Self {
         let delivered = records.iter().filter(|record| record.has_row());
         let sample_ids = delivered.map(|record| record.sample_id).collect();
-        Self { id, prong, fields, sample_ids, records, memory: [images, labels] }
+        Self { id, prong, fields, sample_ids, records, memory }
     }
 
     /// Returns the batch's epoch.
@@ -111,7 +125,7 @@ impl Batch {
         &self.records
     }
 
-    /// Returns the descriptions of the fields, in their order: the image, then the label.
+    /// Returns the descriptions of the fields, in their order: the image, the label, then those beside the dataset.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &Field> {
         self.fields.iter().map(|field| &field.field)
     }

@@ -11,7 +11,7 @@ use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::Dataset;
 use ddlp_driver::Host;
-use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
+use ddlp_pixels::{DType, Field, ImageLayout, Limits, Normalize, Pipeline};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use std::time::Duration;
 pub struct LoaderBuilder {
     pub(crate) options: LoaderOptions,
     pub(crate) dataset: Option<Arc<dyn Dataset>>,
+    pub(crate) fields: Vec<(Field, Arc<Vec<u8>>)>,
     pub(crate) host: Option<Host>,
     pub(crate) target: Option<Arc<MakeTarget>>,
 }
@@ -48,6 +49,21 @@ impl LoaderBuilder {
     /// Uses an opened dataset. A local drive needs [`Self::dataset_path`] as well.
     pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
         self.dataset = Some(dataset);
+        self
+    }
+
+    /// Adds a field to every batch. `values` has the field's value for each sample of the dataset, in order and without
+    /// gaps, in this machine's byte order. The field is of kind [`FieldKind::Vector`](crate::FieldKind::Vector); one
+    /// named `label`, which equals [`Field::label`], takes the place of the dataset's labels. Drives know nothing of
+    /// these fields.
+    pub fn field(mut self, field: Field, values: Vec<u8>) -> Self {
+        self.fields.push((field, Arc::new(values)));
+        self
+    }
+
+    /// Sets the table from which fields are read: [`LoaderOptions::fields`].
+    pub fn fields_path(mut self, table: impl Into<PathBuf>) -> Self {
+        self.options.fields = Some(table.into());
         self
     }
 

@@ -15,7 +15,7 @@ mod owned;
 mod slots;
 
 pub(crate) use host_pool::HostPool;
-pub(crate) use owned::{Labels, NoMemory, OwnedMemory};
+pub(crate) use owned::{HostValues, NoMemory, OwnedMemory};
 pub use slots::own_slots_after_fork;
 pub(crate) use slots::{SlotRows, SlotTable};
 

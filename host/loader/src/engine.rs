@@ -18,6 +18,7 @@ mod job;
 
 pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
+use consumer::LookedUp;
 pub(crate) use job::{CpuJob, CpuWork};
 
 use crate::announcing::Announced;
@@ -36,7 +37,7 @@ use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, 
 use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, Unavailable};
+use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, SampleFields, Unavailable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,6 +56,8 @@ pub(crate) struct RunTask {
     pub images: ImageOutput,
     /// Fields of each batch.
     pub fields: Arc<[BatchField]>,
+    /// Fields beside the dataset.
+    pub beside: SampleFields,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
     /// Distinct corrupt samples of an epoch that the run tolerates.
@@ -83,8 +86,8 @@ enum BatchPlace {
 
 impl ReadyBatch {
     /// Returns a batch without samples.
-    fn empty() -> Self {
-        let memory = FieldMemory { images: Arc::new(NoMemory), labels: Arc::new(NoMemory) };
+    fn empty(fields: usize) -> Self {
+        let memory = (0..fields).map(|_| Arc::new(NoMemory) as _).collect();
         Self { records: Vec::new(), memory, place: BatchPlace::Nowhere, corrupt: Vec::new() }
     }
 }
@@ -295,9 +298,9 @@ impl Engine {
         place: BatchPlace,
         images: Box<dyn BatchMemory>,
     ) {
-        // Names and labels are read from the dataset before the lock is taken.
-        let ready = self.look_up(id, &records).map(|(corrupt, labels)| {
-            let memory = FieldMemory { images: images.into(), labels: Arc::new(labels) };
+        // Names and values are read from the dataset before the lock is taken.
+        let ready = self.look_up(id, &records).map(|LookedUp { corrupt, filled }| {
+            let memory = std::iter::once(images.into()).chain(filled).collect();
             ReadyBatch { records, memory, place, corrupt }
         });
         self.make_ready(&mut self.lock(), prong, id, ready);

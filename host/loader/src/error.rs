@@ -23,6 +23,9 @@ pub enum LoaderError {
     /// The dataset cannot be opened.
     #[error("the dataset cannot be opened")]
     Dataset(#[source] ddlp_dataset::OpenError),
+    /// The fields beside the dataset cannot be used.
+    #[error("the fields beside the dataset cannot be used")]
+    Fields(#[from] ddlp_dataset::FieldsError),
     /// The pipeline cannot run.
     #[error("the pipeline cannot run")]
     Pipeline(#[source] ddlp_pixels::PipelineError),
@@ -170,6 +173,7 @@ impl LoaderError {
             | Self::Plan(_)
             | Self::State(_)
             | Self::Metrics { .. }
+            | Self::Fields(_)
             | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
             Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } => LoaderErrorKind::Unavailable,

@@ -91,7 +91,7 @@ pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
 pub use ddlp_dataset as dataset;
-pub use ddlp_dataset::{Dataset, OpenError, Unavailable};
+pub use ddlp_dataset::{Dataset, FieldsError, OpenError, Unavailable};
 pub use ddlp_driver::Host;
 pub use ddlp_driver::sysfs::KernelController;
 /// Everything that [`Pipeline`] leads to, such as its operations.

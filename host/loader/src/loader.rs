@@ -154,7 +154,8 @@ impl Loader {
             seed: options.seed,
             shuffle: options.shuffle,
             cut: setup.cut,
-            fields: BatchField::of_run(&setup.images),
+            fields: BatchField::of_run(&setup.images, &setup.beside),
+            beside: setup.beside,
             images: setup.images,
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),
@@ -198,7 +199,14 @@ impl Loader {
         self.batches
     }
 
-    /// Returns the dataset, such as for the names of its classes.
+    /// Returns the names of the classes; a label is an index into them. They are those of the dataset, unless a table
+    /// of fields names others.
+    pub fn classes(&self) -> &[String] {
+        let RunTask { beside, dataset, .. } = &self.engine.task;
+        beside.classes().unwrap_or_else(|| dataset.classes())
+    }
+
+    /// Returns the dataset.
     pub fn dataset(&self) -> &Arc<dyn Dataset> {
         &self.engine.task.dataset
     }

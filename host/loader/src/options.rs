@@ -33,6 +33,10 @@ pub struct LoaderOptions {
     /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards; or the address of a drive
     /// that holds a pack.
     pub dataset: Option<PathBuf>,
+    /// Table of fields beside the dataset, as comma-separated values: the first column names each sample, with or
+    /// without its extension, and each other column is a field of every batch. The column `label` takes the place of
+    /// the dataset's labels. Default: none.
+    pub fields: Option<PathBuf>,
     /// Pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
     pub pipeline: Pipeline,
     /// Type of the images' elements: uint8, float16, bfloat16 or float32. Default uint8, the pixels as prepared.
@@ -106,6 +110,7 @@ impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
             dataset: None,
+            fields: None,
             pipeline: Pipeline::imagenet_train(),
             dtype: DType::default(),
             layout: ImageLayout::default(),

@@ -86,7 +86,7 @@ impl ProgressHandle {
         self.engine.memory.look();
         let mut report = self.engine.lock().recorder.report();
         report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
-        let read = self.engine.read.sum();
+        let read = self.engine.read.sum() + self.engine.task.dataset.bytes_read();
         (report.read_mb, report.read_blocks_mb) = (read.bytes as f64 / 1e6, read.block_bytes as f64 / 1e6);
         report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report

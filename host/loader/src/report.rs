@@ -4,6 +4,7 @@
 //! estimated.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Largest number of spans and of deliveries kept; a longer run keeps every k-th ([`Timeline::kept_every`]).
 pub const TIMELINE_ENTRIES_MAX: usize = 20_000;
@@ -42,7 +43,8 @@ pub struct Report {
     pub peak_memory_mb: f64,
     /// Result slots that this process and drives share, in 10⁶ bytes; not part of the peak.
     pub slot_memory_mb: f64,
-    /// Bytes of samples that the CPU prong read from the dataset, in 10⁶ bytes; not those of a dataset in memory.
+    /// Bytes of samples that the CPU prong read from the dataset, in 10⁶ bytes. A sample that stays in memory counts
+    /// once.
     pub read_mb: f64,
     /// The same in the whole blocks of 4 KiB in which these bytes lie.
     pub read_blocks_mb: f64,
@@ -69,6 +71,9 @@ pub struct Report {
     pub digest: Option<String>,
     /// Digest over the samples in the order of delivery, when asked for.
     pub ordered_digest: Option<String>,
+    /// Order-free digest of each field other than the images, by its name, if digests were computed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub field_digests: BTreeMap<String, String>,
     /// Per epoch.
     pub epochs: Vec<EpochReport>,
     /// The time line of work and deliveries.

@@ -20,7 +20,7 @@ use crate::threads::ThreadShares;
 use ddlp_csd::memory;
 use ddlp_csd::program::{DriveProgram, Program};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
+use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident, SampleFields};
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
 use std::io;
@@ -43,6 +43,8 @@ const TAIL_MARGIN: f64 = 1.25;
 /// A run as derived from the options.
 pub(crate) struct RunSetup {
     pub dataset: Arc<dyn Dataset>,
+    /// Fields beside the dataset.
+    pub beside: SampleFields,
     /// This machine, as drives know it.
     host: Host,
     pub program: Program,
@@ -85,6 +87,13 @@ impl RunSetup {
             (None, Some(path)) => open_dataset(path, &host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
+        let mut beside = match &options.fields {
+            Some(path) => SampleFields::read(path, &*dataset)?,
+            None => SampleFields::default(),
+        };
+        for (field, values) in &builder.fields {
+            beside.add(dataset.len(), field.clone(), values.clone())?;
+        }
         let samples = options.epoch_samples.unwrap_or(dataset.len());
         if samples == 0 || dataset.is_empty() {
             return Err(LoaderError::Options("the epoch has no samples".into()));
@@ -139,8 +148,20 @@ impl RunSetup {
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
         let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives.len().max(1) as u64;
-        let setup =
-            Self { dataset, host, program, images, cut, batches, layout, expected, fresh, first_epoch: 0, slot_room };
+        let setup = Self {
+            dataset,
+            beside,
+            host,
+            program,
+            images,
+            cut,
+            batches,
+            layout,
+            expected,
+            fresh,
+            first_epoch: 0,
+            slot_room,
+        };
         setup.fit_memory(builder, buffers)?.with_history(builder)
     }
 

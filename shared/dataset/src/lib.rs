@@ -21,6 +21,7 @@ pub mod pack;
 mod errno;
 mod error;
 mod extent;
+mod fields;
 mod folders;
 mod forms;
 mod header;
@@ -37,6 +38,7 @@ mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
+pub use fields::{FieldsError, SampleFields};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use pack::PackFile;
@@ -244,6 +246,11 @@ pub trait Dataset: Send + Sync {
     /// Returns the file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
         None
+    }
+
+    /// Returns the bytes that the dataset has read to keep samples in memory. A [`SampleReader`] counts all others.
+    fn bytes_read(&self) -> BytesRead {
+        BytesRead::default()
     }
 
     /// Returns whether samples stay in memory once they have been read.

@@ -2,20 +2,21 @@
 //!
 //! Reading CIFAR's 3 KB costs a system call and a checksum, as much as everything that is done to the pixels. If all
 //! samples fit into [`RESIDENT_BYTES_MAX`], each is read once, checked as usual, and then stays in memory. Samples are
-//! read in groups of 2 MiB, by the thread that first needs one of them: nothing is read before it is needed, a disk
-//! sees long reads in order, and a group is one huge page if the kernel provides huge pages.
+//! read in groups of 2 MiB, by the thread that first needs one of them: nothing is read before it is needed, samples
+//! that lie one after the other are one long read, and a group is one huge page if the kernel provides huge pages.
 //!
 //! A sample that cannot be read, or has another form or size than most, is left to the dataset itself, whose answer
 //! always counts.
 
-use crate::{Dataset, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
+use crate::forms::StoredForm;
+use crate::{BytesRead, Dataset, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
 use ddlp_pixels::{Decoders, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most bytes of all samples together. CIFAR has 154 MB.
 pub const RESIDENT_BYTES_MAX: u64 = 160 << 20;
@@ -33,6 +34,7 @@ pub struct Resident {
     height: u32,
     sample_bytes: usize,
     groups: Box<[OnceLock<Group>]>,
+    read: Mutex<BytesRead>,
 }
 
 /// Neighbouring samples, one after the other.
@@ -60,7 +62,7 @@ impl Resident {
         }
         let groups = (dataset.len() as usize).div_ceil(GROUP_BYTES / sample_bytes);
         let groups = (0..groups).map(|_| OnceLock::new()).collect();
-        Arc::new(Self { dataset, width, height, sample_bytes, groups })
+        Arc::new(Self { dataset, width, height, sample_bytes, groups, read: Mutex::default() })
     }
 
     /// Returns a sample's pixels if they can be kept in memory; the first call reads them.
@@ -92,25 +94,63 @@ impl Resident {
         };
         // A kernel without huge pages uses small ones.
         let _ = pixels.advise(Advice::HugePage);
-        let first = (number * (GROUP_BYTES / self.sample_bytes)) as u64;
+        let each = (GROUP_BYTES / self.sample_bytes) as u64;
+        let first = number as u64 * each;
+        let samples = first..self.dataset.len().min(first + each);
+        if let Some(present) = self.read_neighbours(samples.clone(), &mut pixels) {
+            return Group { pixels: Some(pixels), present };
+        }
         let mut buf = Vec::new();
-        let present =
-            (first..self.dataset.len()).zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
-                // A sample of another size may be large and cannot be kept, so it is not even read.
-                if self.dataset.location(index).length != self.sample_bytes as u64 {
-                    return false;
+        let present = samples.zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
+            // A sample of another size may be large and cannot be kept, so it is not even read.
+            let Location { offset, length, .. } = self.dataset.location(index);
+            if length != self.sample_bytes as u64 {
+                return false;
+            }
+            let form = planar(&*self.dataset, index, &mut buf, |bytes| {
+                let is_whole = bytes.len() == place.len();
+                if is_whole {
+                    place.copy_from_slice(bytes);
                 }
-                let form = planar(&*self.dataset, index, &mut buf, |bytes| {
-                    let is_whole = bytes.len() == place.len();
-                    if is_whole {
-                        place.copy_from_slice(bytes);
-                    }
-                    is_whole
-                });
-                form == Some((self.width, self.height, true))
+                is_whole
             });
+            if form.is_some() {
+                self.count(&(offset..offset + length));
+            }
+            form == Some((self.width, self.height, true))
+        });
         let present = present.collect();
         Group { pixels: Some(pixels), present }
+    }
+
+    /// Reads these samples by one read, if they are planar, have checksums and lie one after the other. Returns whether
+    /// each is intact; `None` if they lie otherwise or cannot be read.
+    fn read_neighbours(&self, samples: Range<u64>, pixels: &mut [u8]) -> Option<Vec<bool>> {
+        let first = samples.start;
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let header = self.dataset.header(first).ok()?;
+            let begin = header.bytes.start;
+            let mut checksums = Vec::new();
+            for index in samples {
+                let start = begin + (index - first) * self.sample_bytes as u64;
+                let Header { form, size, bytes, crc32c, .. } = self.dataset.header(index).ok()?;
+                let is_neighbour = bytes == (start..start + self.sample_bytes as u64);
+                if form != StoredForm::Planar || size != (self.width, self.height) || !is_neighbour {
+                    return None;
+                }
+                checksums.push(crc32c?);
+            }
+            let pixels = &mut pixels[..checksums.len() * self.sample_bytes];
+            self.dataset.read(first, &header, begin, pixels).ok()?;
+            self.count(&(begin..begin + pixels.len() as u64));
+            let samples = checksums.iter().zip(pixels.chunks_exact(self.sample_bytes));
+            Some(samples.map(|(&checksum, bytes)| checksum == crc32c::crc32c(bytes)).collect())
+        }));
+        read.ok().flatten()
+    }
+
+    fn count(&self, range: &Range<u64>) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).count(range);
     }
 }
 
@@ -236,6 +276,10 @@ impl Dataset for Resident {
 
     fn is_resident(&self) -> bool {
         true
+    }
+
+    fn bytes_read(&self) -> BytesRead {
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -41,6 +41,8 @@ pub enum FieldKind {
     Image,
     /// The class index, [`DType::I64`]. The host takes it from the dataset.
     Label,
+    /// One number or several. The host takes them from a table beside the dataset.
+    Vector,
 }
 
 /// Type of an element.
@@ -106,13 +108,14 @@ impl Field {
 
 impl FieldKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Image, Self::Label];
+    pub const ALL: [Self; 3] = [Self::Image, Self::Label, Self::Vector];
 
     /// Returns the kind's number in stored and sent formats.
     pub const fn code(self) -> u16 {
         match self {
             Self::Image => 0,
             Self::Label => 1,
+            Self::Vector => 2,
         }
     }
 
@@ -126,6 +129,7 @@ impl FieldKind {
         match self {
             Self::Image => "image",
             Self::Label => "label",
+            Self::Vector => "vector",
         }
     }
 }

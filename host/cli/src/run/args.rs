@@ -22,7 +22,11 @@ use std::time::Duration;
 pub struct RunArgs {
     /// Pack, image folder, CIFAR-10's binary files, tar shards, or the address of a drive that holds a pack
     pub dataset: PathBuf,
-
+    /// Table of fields beside the dataset, as comma-separated values: its first line names the columns, its first
+    /// column the sample (as ddlp inspect does, with or without the extension); each other column is a field of every
+    /// batch, and the column label takes the place of the dataset's labels [default: none]
+    #[arg(long, value_name = "FILE", help_heading = "Job")]
+    pub fields: Option<PathBuf>,
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub pipeline: Option<String>,
@@ -163,7 +167,8 @@ pub struct RunArgs {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Print two digests over all delivered pixels: one independent of the order of delivery, and one in that order
+    /// Print two digests over all delivered pixels: one independent of the order of delivery, and one in that order;
+    /// and one digest of each other field
     #[arg(long, help_heading = "Output")]
     pub digest: bool,
     /// Print no progress and no summary

@@ -71,6 +71,7 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
     }
     set(&mut options.max_corrupt, args.max_corrupt);
     options.dataset = Some(args.dataset.clone());
+    options.fields = args.fields.clone();
     options.host_nqn = args.host_nqn.clone();
     options.drive_optional = args.drive_optional;
     set(&mut options.drive_timeout, args.drive_timeout.map(Duration::from_secs_f64));

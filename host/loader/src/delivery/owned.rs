@@ -4,8 +4,10 @@
 
 use super::BatchMemory;
 use memmap2::{MmapMut, MmapRaw};
+use std::collections::TryReserveError;
 use std::io;
 use std::ptr::NonNull;
+use zerocopy::IntoBytes;
 
 /// Memory that belongs to a copied batch alone.
 #[derive(Debug)]
@@ -40,26 +42,42 @@ unsafe impl BatchMemory for OwnedMemory {
     }
 }
 
-/// The labels of a batch, which the host takes from the dataset.
+/// Values of a field that the host fills.
 #[derive(Debug)]
-pub(crate) struct Labels(NonNull<[i64]>);
+pub(crate) struct HostValues {
+    /// Words, so that the values are aligned.
+    words: NonNull<[u64]>,
+    bytes: usize,
+}
 
-impl Labels {
-    /// Takes the label of each row.
-    pub fn new(labels: Vec<i64>) -> Self {
-        Self(NonNull::from(Box::leak(labels.into_boxed_slice())))
+impl HostValues {
+    /// Puts the values of a batch's rows one after the other: `rows` values of `row_bytes` bytes. Fails if the system
+    /// refuses memory.
+    pub fn new(
+        rows: usize,
+        row_bytes: usize,
+        values: impl Iterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Self, TryReserveError> {
+        let bytes = rows * row_bytes;
+        let mut words = Vec::new();
+        words.try_reserve_exact(bytes.div_ceil(size_of::<u64>()))?;
+        words.resize(bytes.div_ceil(size_of::<u64>()), 0u64);
+        for (place, value) in words.as_mut_bytes()[..bytes].chunks_exact_mut(row_bytes).zip(values) {
+            place.copy_from_slice(value.as_ref());
+        }
+        Ok(Self { words: NonNull::from(Box::leak(words.into_boxed_slice())), bytes })
     }
 }
 
 // SAFETY: the value owns its memory as a box does.
-unsafe impl Send for Labels {}
-// SAFETY: as above; a shared `Labels` only gives out what `BatchMemory` allows.
-unsafe impl Sync for Labels {}
+unsafe impl Send for HostValues {}
+// SAFETY: as above; a shared value only gives out what `BatchMemory` allows.
+unsafe impl Sync for HostValues {}
 
 // SAFETY: the memory stays where it is until the value is dropped, and can be written.
-unsafe impl BatchMemory for Labels {
+unsafe impl BatchMemory for HostValues {
     fn address(&self) -> NonNull<u8> {
-        self.0.cast()
+        self.words.cast()
     }
 
     fn is_writable(&self) -> bool {
@@ -67,15 +85,15 @@ unsafe impl BatchMemory for Labels {
     }
 
     fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the memory holds this many initialised numbers for as long as the value lives.
-        Some(unsafe { std::slice::from_raw_parts(self.0.cast().as_ptr(), self.0.len() * size_of::<i64>()) })
+        // SAFETY: the memory holds this many initialised bytes for as long as the value lives.
+        Some(unsafe { std::slice::from_raw_parts(self.words.cast().as_ptr(), self.bytes) })
     }
 }
 
-impl Drop for Labels {
+impl Drop for HostValues {
     fn drop(&mut self) {
         // SAFETY: the pointer came from a box, which nobody else owns.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.words.as_ptr()) });
     }
 }
 
@@ -108,7 +126,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let copy = OwnedMemory::copy(&[1, 2, 3]).unwrap();
-        let labels = Labels::new(vec![7, -1]);
+        let labels = HostValues::new(2, 8, [7i64, -1].map(i64::to_ne_bytes).iter()).unwrap();
         for memory in [&copy as &dyn BatchMemory, &labels] {
             let last = memory.bytes().unwrap().len() - 1;
             assert!(memory.is_writable());
@@ -122,7 +140,8 @@ mod tests {
 
     #[test]
     fn memory_without_bytes_is_aligned_and_writable_like_any_other() {
-        let (copy, labels) = (OwnedMemory::copy(&[]).unwrap(), Labels::new(vec![]));
+        let (copy, labels) =
+            (OwnedMemory::copy(&[]).unwrap(), HostValues::new(0, 8, std::iter::empty::<[u8; 8]>()).unwrap());
         for memory in [&copy as &dyn BatchMemory, &labels, &NoMemory] {
             let (bytes, begins) = (memory.bytes().unwrap(), memory.address());
             assert!(bytes.is_empty() && memory.is_writable(), "{memory:?}");

@@ -1,15 +1,15 @@
 //! Delivery of batches to the consumer, and records of their samples.
 
 use super::{BatchPlace, Core, Engine, RunTask};
-use crate::batch::Batch;
-use crate::delivery::{Labels, SlotTable};
+use crate::batch::{Batch, BatchField};
+use crate::delivery::{BatchMemory, HostValues, SlotTable};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, PlanEpoch, ProngId};
-use ddlp_csd::prepare;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
+use ddlp_csd::{memory, prepare};
 use ddlp_pixels::CorruptReason;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -20,6 +20,14 @@ use std::time::Duration;
 pub(crate) enum KeptPlaces {
     Buffers(usize),
     Slots(u32),
+}
+
+/// What the host adds to a batch's images.
+pub(super) struct LookedUp {
+    /// Samples that followed the corrupt-sample policy, each with its index in the dataset.
+    pub corrupt: Vec<(u64, CorruptReport)>,
+    /// Memory of the fields that the host fills, in the order of the batch's fields.
+    pub filled: Vec<Arc<dyn BatchMemory>>,
 }
 
 impl Engine {
@@ -84,22 +92,37 @@ impl Engine {
         let _ = self.prepare_order(batch.epoch() + 1);
     }
 
-    /// Looks up in the dataset the names of a batch's corrupt samples and the labels of its rows. Fails on a sample
-    /// that the policy could not handle, and if the dataset panics: no other prong would learn more from it.
-    pub(super) fn look_up(
-        &self,
-        id: BatchId,
-        records: &[SampleRecord],
-    ) -> Result<(Vec<(u64, CorruptReport)>, Labels), LoaderError> {
-        let look_up = || Ok((self.corrupt_samples(id, records)?, self.labels(records)));
+    /// Looks up the names of a batch's corrupt samples, and the values of the fields that the host fills. Fails on a
+    /// sample that the policy could not handle, and if the dataset panics: no other prong would learn more from it.
+    pub(super) fn look_up(&self, id: BatchId, records: &[SampleRecord]) -> Result<LookedUp, LoaderError> {
+        let look_up = || Ok(LookedUp { corrupt: self.corrupt_samples(id, records)?, filled: self.filled(records)? });
         let looked_up = catch_unwind(AssertUnwindSafe(look_up));
         looked_up.unwrap_or(Err(LoaderError::DatasetPanic { epoch: id.epoch, batch: id.batch }))
     }
 
-    /// Returns the label of each row: that of the sample whose image the row has.
-    fn labels(&self, records: &[SampleRecord]) -> Labels {
-        let rows = records.iter().filter(|record| record.has_row());
-        Labels::new(rows.map(|record| i64::from(self.task.dataset.label(record.index))).collect())
+    /// Returns the values of the fields that the host fills, in the order of the batch's fields: for each row those of
+    /// the sample whose image the row has.
+    fn filled(&self, records: &[SampleRecord]) -> Result<Vec<Arc<dyn BatchMemory>>, LoaderError> {
+        let RunTask { dataset, beside, fields, .. } = &self.task;
+        let rows = || records.iter().filter(|record| record.has_row());
+        let count = rows().count();
+        let fill = |field: &BatchField| -> Result<Arc<dyn BatchMemory>, LoaderError> {
+            let field = field.field();
+            let values = match beside.position(&field.name) {
+                Some(at) => HostValues::new(count, field.bytes(), rows().map(|record| beside.value(at, record.index))),
+                None => {
+                    let labels = rows().map(|record| i64::from(dataset.label(record.index)).to_ne_bytes());
+                    HostValues::new(count, field.bytes(), labels)
+                }
+            };
+            let bytes = (count * field.bytes()) as u64;
+            values.map(|values| Arc::new(values) as _).map_err(|error| LoaderError::System {
+                what: "memory for a field of a batch",
+                source: memory::refused(bytes, error.into()),
+            })
+        };
+        // The first field is the image.
+        fields[1..].iter().map(fill).collect()
     }
 
     /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset.

@@ -57,6 +57,7 @@ fn allowed(option: &str) -> Option<String> {
         "shuffle" | "drive_optional" => "true or false",
         "cores" => "numbers of cores",
         "agent" => "the path of a program",
+        "fields" => "the path of a table",
         "dataset" => "a path, or the address of a drive",
         "host_nqn" => "an NQN",
         "drives" => "a list of drives",

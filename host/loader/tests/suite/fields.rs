@@ -1,7 +1,10 @@
 //! The fields of a batch: descriptions, typed access, and memory that outlives the batch.
 
 use super::{SAMPLES, cifar, images, loader};
-use ddlp_host::{Batch, DType, FieldError, ImageLayout, LoaderBuilder, LoaderError, Normalize, SharedField};
+use ddlp_host::{
+    Batch, DType, Field, FieldError, FieldKind, ImageLayout, LoaderBuilder, LoaderError, LoaderErrorKind, Normalize,
+    SharedField,
+};
 
 fn first(builder: LoaderBuilder) -> Batch {
     builder.build().and_then(|mut loader| loader.next().expect("a batch")).unwrap_or_else(|error| panic!("{error}"))
@@ -27,6 +30,37 @@ fn a_field_says_what_it_is() {
         assert_eq!((labels.shape(), labels.strides()), (vec![8], vec![1]));
         assert_eq!(labels.as_slice::<i64>(), Ok(batch.labels()));
     }
+}
+
+#[test]
+fn fields_beside_the_dataset_follow_their_samples() {
+    let folder = cifar();
+    let table = folder.path().join("table.csv");
+    let lines: String = (0..SAMPLES).map(|index| format!("data_batch_1.bin#{index},{index},0.5 {index}\n")).collect();
+    std::fs::write(&table, format!("name,number,at\n{lines}")).unwrap();
+    let squares: Vec<u8> = (0..SAMPLES as i64).flat_map(|index| (index * index).to_ne_bytes()).collect();
+    let labels: Vec<u8> = (0..SAMPLES as i64).flat_map(|index| (-index).to_ne_bytes()).collect();
+    let square = Field { name: "square".into(), kind: FieldKind::Vector, ..Field::label() };
+    let built = loader(&folder).fields_path(&table).field(square, squares).field(Field::label(), labels).build();
+    let mut seen = 0;
+    for batch in built.unwrap_or_else(|error| panic!("{error}")) {
+        let batch = batch.unwrap();
+        let names: Vec<_> = batch.fields().map(|field| field.name.clone()).collect();
+        assert_eq!(names, ["image", "label", "number", "at", "square"]);
+        let whole = |name| batch.field(name).unwrap().as_slice::<i64>().unwrap();
+        let at = batch.field("at").unwrap();
+        assert_eq!((at.shape(), at.strides()), (vec![batch.len(), 2], vec![2, 1]));
+        for (row, &id) in batch.sample_ids().iter().enumerate() {
+            let id = id as i64;
+            assert_eq!((whole("number")[row], whole("square")[row], batch.labels()[row]), (id, id * id, -id));
+            assert_eq!(at.as_slice::<f32>().unwrap()[row * 2..][..2], [0.5, id as f32]);
+            seen += 1;
+        }
+        assert_eq!(batch.into_owned().unwrap().field("square").unwrap().bytes().unwrap().len() % 8, 0);
+    }
+    assert_eq!(seen, SAMPLES);
+    let error = loader(&folder).field(Field::label(), vec![0; 7]).build().unwrap_err();
+    assert_eq!(error.kind(), LoaderErrorKind::Configuration);
 }
 
 #[test]

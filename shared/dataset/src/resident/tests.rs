@@ -55,17 +55,24 @@ impl Dataset for Mixed {
         if index >= self.samples {
             return Err(Unavailable::OutOfRange { index, samples: self.samples }.into());
         }
-        self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
+        let count = || self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         let bytes = 0..self.bytes(index);
         match index {
-            3 => Err(Unavailable::OutOfRange { index, samples: 3 }.into()),
-            5 => panic!("sample 5"),
+            3 => {
+                count();
+                Err(Unavailable::OutOfRange { index, samples: 3 }.into())
+            }
+            5 => {
+                count();
+                panic!("sample 5")
+            }
             7 => Ok(Header::file(bytes)),
             _ => Ok(Header::planar((self.side(index), self.side(index)), bytes)),
         }
     }
 
     fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         out.fill(index as u8);
         Ok(())
     }
@@ -192,4 +199,80 @@ fn large_samples_and_large_datasets_stay_where_they_are() {
     let most = RESIDENT_BYTES_MAX / 3072;
     assert!(Resident::of(Mixed::new(most, 32)).is_resident());
     assert!(!Resident::of(Mixed::new(most + 1, 32)).is_resident());
+}
+
+/// Samples of 32 × 32 that lie one after the other, with checksums. Sample 17 is damaged. Records what is read.
+struct Neighbours {
+    reads: Mutex<Vec<Range<u64>>>,
+}
+
+impl Neighbours {
+    const BYTES: u64 = 3072;
+}
+
+impl Dataset for Neighbours {
+    fn len(&self) -> u64 {
+        SAMPLES
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn label(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("sample {index}")
+    }
+
+    fn location(&self, index: u64) -> Location {
+        Location { file: "memory".into(), offset: index * Self::BYTES, length: Self::BYTES }
+    }
+
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        let crc32c = Some(crc32c::crc32c(&[index as u8; Self::BYTES as usize]));
+        let bytes = index * Self::BYTES..(index + 1) * Self::BYTES;
+        Ok(Header { crc32c, ..Header::planar((32, 32), bytes) })
+    }
+
+    fn read(&self, _: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.reads.lock().unwrap().push(offset..offset + out.len() as u64);
+        for (at, byte) in (offset..).zip(out) {
+            let index = at / Self::BYTES;
+            *byte = if at == 17 * Self::BYTES + 5 { 0xff } else { index as u8 };
+        }
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([8; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "neighbours"
+    }
+}
+
+#[test]
+fn neighbours_are_read_by_one_read_and_damaged_ones_are_left_to_the_dataset() {
+    let dataset = Arc::new(Neighbours { reads: Mutex::default() });
+    let resident = Resident::of(dataset.clone());
+    dataset.reads.lock().unwrap().clear();
+    let mut buf = Vec::new();
+    let mut damaged = Vec::new();
+    for index in 0..SAMPLES {
+        match resident.sample(index, &mut buf) {
+            Ok(Source::Planar { bytes, .. }) => assert_eq!(bytes, [index as u8; 3072]),
+            Err(ReadError::Corrupt(_)) => damaged.push(index),
+            other => panic!("sample {index}: {other:?}"),
+        }
+    }
+    assert_eq!(damaged, [17]);
+    let each = (GROUP_BYTES as u64 / Neighbours::BYTES) * Neighbours::BYTES;
+    let all = SAMPLES * Neighbours::BYTES;
+    let of_17 = 17 * Neighbours::BYTES..18 * Neighbours::BYTES;
+    assert_eq!(*dataset.reads.lock().unwrap(), [0..each, of_17, each..2 * each, 2 * each..all]);
+    assert_eq!(resident.bytes_read().bytes, all);
 }

@@ -165,7 +165,7 @@ impl SampleReader {
             for sample in samples.iter_mut().filter(|sample| sample.fetched.pending.is_some()) {
                 if is_read {
                     let plan = &mut SamplePlan::crop(pipeline, sample.draw, memory);
-                    sample.fetched.has_read(plan).iter().for_each(|range| count.add(range));
+                    sample.fetched.has_read(plan).iter().for_each(|range| count.count(range));
                 } else {
                     sample.fetched.pending = None;
                 }

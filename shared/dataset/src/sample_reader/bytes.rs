@@ -3,7 +3,7 @@
 use crate::extent::resize;
 use crate::header::{Header, Reads};
 use crate::{Dataset, ReadError, Unavailable};
-use std::ops::Range;
+use std::ops::{Add, Range};
 
 use super::StoredAt;
 
@@ -23,11 +23,19 @@ pub struct BytesRead {
 }
 
 impl BytesRead {
-    pub(super) fn add(&mut self, range: &Range<u64>) {
+    pub(crate) fn count(&mut self, range: &Range<u64>) {
         if !range.is_empty() {
             self.bytes += range.end - range.start;
             self.block_bytes += range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES;
         }
+    }
+}
+
+impl Add for BytesRead {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, block_bytes: self.block_bytes + other.block_bytes }
     }
 }
 
@@ -95,7 +103,7 @@ impl<'m> SampleBytes<'m> {
         for range in reads.ranges() {
             let (start, length) = (self.range().end, (range.end - range.start) as usize);
             dataset.read_within(index, header, range.start, self.memory, start..start + length)?;
-            read.add(&range);
+            read.count(&range);
             self.filled += length;
         }
         if reads.bytes() == 0 && header.crc32c.is_none() {

@@ -41,7 +41,7 @@ pub(super) struct Reading<'r> {
 impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     /// Returns the sample's header.
     pub(super) fn header(&self, read: &mut BytesRead) -> Result<Header, ReadError> {
-        read.add(&self.dataset.header_extent(self.index));
+        read.count(&self.dataset.header_extent(self.index));
         self.dataset.header(self.index)
     }
 

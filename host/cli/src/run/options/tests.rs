@@ -131,7 +131,7 @@ fn the_command_fills_every_option_of_the_loader_that_it_names() {
     let options = options(
         "--threads 3 --cores 0-1 --buffers 9 --window 5 --drive-timeout 2.5 --drive-optional --rank 1 --world-size 2 \
          --policy skip --max-corrupt 17 --host-nqn nqn.2024-01.example:host \
-         --metrics 127.0.0.1:9464",
+         --metrics 127.0.0.1:9464 --fields x.csv",
         Before::None,
     )
     .unwrap();
@@ -143,6 +143,7 @@ fn the_command_fills_every_option_of_the_loader_that_it_names() {
     (expected.rank, expected.world_size) = (1, 2);
     (expected.policy, expected.max_corrupt) = (CorruptPolicy::Skip, MaxCorrupt::Samples(17));
     expected.host_nqn = Some("nqn.2024-01.example:host".into());
+    expected.fields = Some("x.csv".into());
     expected.metrics = Some("127.0.0.1:9464".parse().unwrap());
     assert_eq!(options, expected);
 }
