@@ -13,7 +13,7 @@ def main() -> None:
     try:
         os.execv(program, ["ddlp", *sys.argv[1:]])
     except OSError as error:
-        remedy = "install the package anew (pip install ./python in a checkout)"
+        remedy = "install the package again (pip install ./python in a checkout)"
         sys.exit(f"error: {program} cannot be started ({error.strerror}): {remedy}")
 
 

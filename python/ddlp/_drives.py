@@ -22,7 +22,7 @@ class LocalDrive:
     slots: int | None = None
     """Result slots. Default: as many as the strategy can use and memory allows."""
     agent: str | None = None
-    """The drive's program. Default: the one in this package."""
+    """Program of the drive's agent. Default: the one in this package."""
 
 
 Drive = Literal["local", "auto"] | str | LocalDrive
@@ -55,4 +55,4 @@ def _described(drive: Drive) -> Any:
         return {"local": options}
     if isinstance(drive, str):
         return {"remote": drive}
-    raise TypeError(f"{drive!r} is no drive: give 'local', 'auto', an address or a ddlp.LocalDrive")
+    raise TypeError(f"{drive!r} is not a drive: give 'local', 'auto', an address or a ddlp.LocalDrive")

@@ -48,10 +48,9 @@ class _Fields(NamedTuple):
 
 
 class Batch(_Fields):
-    """A batch: a pair of images and labels, which knows where it belongs.
+    """A batch: a pair of images and labels, with its epoch, number, prong and sample ids.
 
-    A library that makes another pair of this one, as `type(batch)(*batch)`, cannot know where it belongs: the
-    attributes of that pair are None.
+    A copy that a library makes by `type(batch)(*batch)` lacks these: its attributes are None.
     """
 
     epoch: int | None = None
@@ -70,8 +69,7 @@ class Batch(_Fields):
 
 
 class NamedBatch(dict[str, Any]):
-    """A batch of a loader with the option `names` or `fields`: a dict of its arrays, which knows where it belongs as
-    Batch does."""
+    """A batch of a loader with the option `names` or `fields`: a dict of its arrays, with the attributes of Batch."""
 
     epoch: int | None = None
     index: int | None = None

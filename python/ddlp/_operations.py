@@ -68,7 +68,7 @@ class RandomAutocontrast:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Changes brightness, contrast, saturation and hue in random order, each by a factor between two bounds."""
+    """Changes brightness, contrast and saturation by random factors and turns the hue, in random order."""
 
     brightness: float | tuple[float, float] = (1.0, 1.0)
     contrast: float | tuple[float, float] = (1.0, 1.0)

@@ -55,7 +55,7 @@ def pack(
     Raises:
         ConfigurationError: The options do not fit each other, or the file exists.
         UnavailableError: The source cannot be read.
-        CorruptError: Samples would be lost that the options do not allow to lose.
+        CorruptError: Samples would be lost, and the options do not allow that.
         SystemRefusedError: The file cannot be written.
     """
     packing = {

@@ -26,7 +26,7 @@ class Pipeline:
             name = NAMES.get(type(operation))
             if name is None:
                 known = ", ".join(kind.__name__ for kind in NAMES)
-                raise TypeError(f"{operation!r} is no operation of a pipeline: the operations are {known}")
+                raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
             described.append({name: asdict(operation)})
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}))
 

@@ -181,7 +181,7 @@ impl Run {
         })
     }
 
-    /// Returns what can be said about the run at any time, also while another thread waits for a batch.
+    /// Returns what can be said about the run at any time, even while another thread waits for a batch.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let now = py.detach(|| self.progress.snapshot());
         let prongs = PyList::empty(py);

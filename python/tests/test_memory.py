@@ -109,7 +109,7 @@ def test_writing_to_a_batch_changes_no_other_batch(pack, output, strategy):
                         assert (batch.images == 255).all()
                     yield epoch, batch
 
-    # The second epoch draws anew: compare it with that of an undisturbed loader.
+    # The second epoch draws again: compare it with that of an undisturbed loader.
     again = digests(batch for epoch, batch in overwritten() if epoch == 1).unordered
     undisturbed = loader(pack, **{**options, "drives": None, "strategy": "cpu"})
     undisturbed.set_epoch(1)

@@ -25,7 +25,7 @@ pub struct Field {
     pub kind: FieldKind,
     /// Type of an element of a value.
     pub dtype: DType,
-    /// Order of an image's dimensions; `None` for a field that is no image.
+    /// Order of an image's dimensions; `None` for a field that is not an image.
     pub layout: Option<ImageLayout>,
     /// Elements of one sample's value along each dimension; empty if the value is one element. An image has height,
     /// width, channels under NHWC, and channels, height, width under NCHW.

@@ -103,14 +103,14 @@ impl Normalizer {
     ///
     /// # Panics
     ///
-    /// If `dtype` is no float, or [`Normalize::check`] fails: check numbers that come from outside first.
+    /// If `dtype` is not a float, or [`Normalize::check`] fails: check numbers that come from outside first.
     pub fn new(normalize: &Normalize, dtype: DType, layout: ImageLayout) -> Self {
         normalize.check().unwrap_or_else(|error| panic!("{error}"));
         let table = match dtype {
             DType::F16 => FloatTable::F16(Table::new(normalize)),
             DType::Bf16 => FloatTable::Bf16(Table::new(normalize)),
             DType::F32 => FloatTable::F32(Table::new(normalize)),
-            DType::U8 | DType::I64 => panic!("{dtype} is no float"),
+            DType::U8 | DType::I64 => panic!("{dtype} is not a float"),
         };
         Self { table, layout }
     }

@@ -367,7 +367,7 @@ operations! {
     GaussianBlur,
     /// Stretches the values of each channel to the whole range with probability `p`.
     RandomAutocontrast,
-    /// Changes brightness, contrast, saturation and hue in random order, each by a factor between two bounds.
+    /// Changes brightness, contrast and saturation by random factors and turns the hue, in random order.
     ColorJitter,
     /// Turns the image gray with probability `p`.
     RandomGrayscale,

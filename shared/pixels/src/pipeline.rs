@@ -2,6 +2,7 @@
 
 use crate::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Most operations in a pipeline.
 const OPERATIONS_MAX: usize = 16;
@@ -25,6 +26,12 @@ impl Shape {
     /// Returns the bytes of one sample.
     pub fn bytes(&self) -> usize {
         self.height as usize * self.width as usize * self.channels as usize
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {} × {}", self.height, self.width, self.channels)
     }
 }
 

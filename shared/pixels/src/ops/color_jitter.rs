@@ -10,8 +10,8 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Changes brightness, contrast, saturation and hue by factors that are drawn evenly between bounds, in an order that
-/// is drawn as well.
+/// Changes brightness, contrast and saturation by factors, and turns the hue. Each amount is drawn evenly between its
+/// bounds; the order of the changes is drawn too.
 ///
 /// Instead of both bounds, a description in TOML may name one number x: for a factor, the bounds are then 1 − x, or 0
 /// if that is negative, and 1 + x; for the hue, −x and x.
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for HueTurn {
     }
 }
 
-/// Reads two bounds. In a format that people write, also reads one number, from which `of` makes bounds.
+/// Reads two bounds. In a format that people write, reads one number as well, from which `of` makes bounds.
 fn bounds<'de, D: Deserializer<'de>>(
     deserializer: D,
     of: impl Fn(f64) -> Option<[f64; 2]>,
