@@ -5,10 +5,10 @@
 //! - `row_crc`: the batch's checksum from its rows' checksums.
 //! - `stats`: counters for the vendor log.
 //!
-//! Workers take runs of samples (`ddlp_csd::run`) from the oldest batch, and go on to the next batch when it has no
+//! Workers take chunks of samples (`ddlp_csd::chunk`) from the oldest batch, and go on to the next batch when it has no
 //! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
-//! only its own batch. The worker that takes the first run after a batch was queued announces all samples of that batch
-//! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first run
+//! only its own batch. The worker that takes the first chunk after a batch was queued announces all samples of that batch
+//! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first chunk
 //! leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the others go on
 //! with other batches.
 //!
@@ -22,8 +22,8 @@ mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::{LeaseError, Slots};
+use ddlp_csd::chunk::ChunkLength;
 use ddlp_csd::prepare;
-use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
 use kit::{Kit, log_unavailable};
 use queue::{Finishing, JobQueue, Recorded, WorkerTask};
@@ -124,7 +124,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn work(&self) {
-        let (mut kit, mut length) = (Kit::default(), RunLength::default());
+        let (mut kit, mut length) = (Kit::default(), ChunkLength::default());
         while let Some(task) = self.queue.next(length.samples()) {
             let id = task.id();
             if catch_unwind(AssertUnwindSafe(|| self.run(task, &mut kit, &mut length))).is_err() {
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, task: WorkerTask<'_>, kit: &mut Kit, length: &mut RunLength) {
+    fn run(&self, task: WorkerTask<'_>, kit: &mut Kit, length: &mut ChunkLength) {
         // The worker does this, not the network thread that queues the job: announcing may read the pack's index, a
         // lease may allocate memory, and the network thread must not wait for either.
         prepare::announce(&*self.dataset, &task.ahead);
@@ -151,7 +151,7 @@ impl Shared {
         let times = kit.prepare(&*self.dataset, &task);
         let busy = start.elapsed();
         length.took(kit.made.len(), busy);
-        self.stats.run(kit.made.len(), times, busy);
+        self.stats.chunk(kit.made.len(), times, busy);
         self.queue.rest(task.id(), self.throttle.rest(busy));
         match self.queue.record(task, &kit.made, busy) {
             Recorded::More => {}

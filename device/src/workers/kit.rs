@@ -15,12 +15,12 @@ use std::sync::Arc;
 pub struct Kit {
     preparer: Option<(Arc<LoadedProgram>, SamplePreparer)>,
     row_crc: Option<RowCrc>,
-    /// Results of the last run, one per sample.
+    /// Results of the last chunk, one per sample.
     pub(super) made: Vec<Sample>,
 }
 
 impl Kit {
-    /// Prepares the samples of a run into their rows, until the run is over, and computes each row's checksum. The
+    /// Prepares the samples of a chunk into their rows, until the job is over, and computes each row's checksum. The
     /// results are in `made`.
     pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &WorkerTask<'_>) -> StageTimes {
         let work = &task.work;

@@ -62,7 +62,7 @@ impl SharedJob {
     }
 }
 
-/// A run of samples to prepare. Fields are dropped in this order, so that the slot is released before the hold.
+/// A chunk of samples to prepare. Fields are dropped in this order, so that the slot is released before the hold.
 pub struct WorkerTask<'a> {
     pub(super) work: Arc<SharedJob>,
     pub(super) positions: Range<usize>,
@@ -72,7 +72,7 @@ pub struct WorkerTask<'a> {
 }
 
 impl WorkerTask<'_> {
-    /// Returns the job to which the run belongs.
+    /// Returns the job to which the chunk belongs.
     pub fn id(&self) -> JobId {
         self.work.job.id
     }
@@ -134,7 +134,7 @@ pub struct JobQueue {
     stopping: AtomicBool,
 }
 
-/// Next step after a recorded run.
+/// Next step after a recorded chunk.
 pub enum Recorded<'a> {
     /// Nothing to do: other samples or workers of the job are outstanding, or the pool stops.
     More,
@@ -294,7 +294,7 @@ impl JobQueue {
         }
     }
 
-    /// Records the results of a run. `made` may have fewer results than the run has samples only if the run
+    /// Records the results of a chunk. `made` may have fewer results than the chunk has samples only if the chunk
     /// [is over](WorkerTask::is_over).
     pub fn record<'a>(&self, task: WorkerTask<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
         let WorkerTask { work, positions, hold, .. } = task;
@@ -312,7 +312,7 @@ impl JobQueue {
             hold.end(entry);
             return Recorded::More;
         }
-        assert_eq!(made.len(), positions.len(), "a run is cut short by a cancellation only");
+        assert_eq!(made.len(), positions.len(), "a chunk is cut short by a cancellation only");
         entry.done += made.len();
         entry.made[positions].iter_mut().zip(made).for_each(|(place, &sample)| *place = Some(sample));
         if entry.done < entry.made.len() {

@@ -37,7 +37,7 @@ fn add(total: &AtomicU64, time: Duration) {
 }
 
 impl Stats {
-    pub(super) fn run(&self, samples: usize, times: StageTimes, busy: Duration) {
+    pub(super) fn chunk(&self, samples: usize, times: StageTimes, busy: Duration) {
         self.samples.fetch_add(samples as u64, Relaxed);
         add(&self.read_ns, times.read);
         add(&self.prepare_ns, times.prepare);

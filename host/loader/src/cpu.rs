@@ -7,8 +7,8 @@ use crate::delivery::BatchBuffer;
 use crate::engine::{CpuJob, CpuWork, Engine, GivenUp, RunTask};
 use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
+use ddlp_csd::chunk::ChunkLength;
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
-use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{FetchedSample, Half, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) enum Activity {
     Announcing,
     /// Fetching a sample.
     Fetching,
-    /// Preparing a run of samples.
+    /// Preparing a chunk of samples.
     Preparing,
 }
 
@@ -32,20 +32,20 @@ pub(crate) struct Doing {
     pub activity: Activity,
     pub id: BatchId,
     pub sample_id: u64,
-    /// When the thread began to announce, to fetch, or to prepare the run of samples that this sample belongs to.
+    /// When the thread began to announce, to fetch, or to prepare the chunk of samples that this sample belongs to.
     pub since: Instant,
 }
 
-/// The place where a thread publishes its activity. The lock guards the run; the sample id changes without it.
+/// The place where a thread publishes its activity. The lock guards the work; the sample id changes without it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Desk {
-    run: Mutex<Option<DeskRun>>,
+    work: Mutex<Option<DeskWork>>,
     sample_id: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct DeskRun {
+struct DeskWork {
     activity: Activity,
     id: BatchId,
     since: Instant,
@@ -54,8 +54,8 @@ struct DeskRun {
 impl Desk {
     /// Returns what the thread is doing now; `None` while it waits for work.
     pub fn doing(&self) -> Option<Doing> {
-        let run = *self.run.lock().expect("no panic while a desk is locked");
-        run.map(|DeskRun { activity, id, since }| {
+        let work = *self.work.lock().expect("no panic while a desk is locked");
+        work.map(|DeskWork { activity, id, since }| {
             let sample_id = self.sample_id.load(Ordering::Relaxed);
             Doing { activity, id, sample_id, since }
         })
@@ -64,23 +64,23 @@ impl Desk {
     /// Publishes what the thread begins to do.
     pub fn begin(&self, activity: Activity, id: BatchId, sample_id: u64) {
         self.sample_id.store(sample_id, Ordering::Relaxed);
-        self.set_run(Some(DeskRun { activity, id, since: Instant::now() }));
+        self.set_work(Some(DeskWork { activity, id, since: Instant::now() }));
     }
 
     /// Publishes that the thread waits for work.
     pub fn end(&self) {
-        self.set_run(None);
+        self.set_work(None);
     }
 
-    fn set_run(&self, run: Option<DeskRun>) {
-        *self.run.lock().expect("no panic while a desk is locked") = run;
+    fn set_work(&self, work: Option<DeskWork>) {
+        *self.work.lock().expect("no panic while a desk is locked") = work;
     }
 }
 
 /// Runs one thread of the prong until the run is over.
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut preparer = RowPreparer::new(&engine.task);
-    let (mut length, mut samples) = (RunLength::default(), Vec::new());
+    let (mut length, mut samples) = (ChunkLength::default(), Vec::new());
     while let Some(CpuWork { job, ahead, fetched }) = engine.next_cpu_work(length.samples(), &mut samples) {
         if let Some(&first) = ahead.first() {
             desk.begin(Activity::Announcing, job.id, first);

@@ -8,7 +8,7 @@
 //! - [`log`]: the vendor log pages (identity of the drive, with its dataset and its abilities; counters).
 //! - [`prepare`]: preparation of one sample, from dataset to pixels, under the corrupt-sample policy. Both prongs call
 //!   only this.
-//! - [`run`]: the number of samples that a worker of either prong takes at a time.
+//! - [`chunk`]: the number of samples that a worker of either prong takes at a time.
 //! - [`energy`]: the meters with which both sides measure the energy that they report.
 //! - [`memory`]: the memory that a process can have, and the programs' allocator.
 //!
@@ -17,13 +17,13 @@
 
 pub mod abilities;
 pub mod cancel;
+pub mod chunk;
 pub mod energy;
 pub mod log;
 pub mod memory;
 pub mod prepare;
 pub mod program;
 pub mod request;
-pub mod run;
 pub mod slot;
 
 /// Opcode of the vendor admin command that carries a [`cancel::CancelBatch`] in its dwords. Bits 1:0 are 00 (no data).

@@ -2,8 +2,7 @@
 //!
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
 //!   and stores the verdict in the index.
-//! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as a run
-//!   of blocks.
+//! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as blocks.
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
 //!   index lists.
 //!
@@ -11,6 +10,7 @@
 //! refuses an unknown section that is marked as required, and skips any other unknown section.
 
 mod broken;
+mod chunks;
 mod contents;
 mod direct;
 mod file;
@@ -21,7 +21,6 @@ mod reader;
 mod record;
 mod records;
 mod report;
-mod runs;
 mod sections;
 mod space;
 mod staging;

@@ -44,8 +44,8 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Returns the fault for an error at a sample's pixels. Errors of the image are those of a pack's samples: other
-    /// sources' images are stored as they are, or rejected.
+    /// Returns the fault for an error at a sample's pixels. An image error means that the source is a damaged pack:
+    /// images of other sources are stored as they are, or rejected.
     #[cold]
     pub(super) fn of_pixels(error: PixelError, source: &dyn Dataset, index: u64) -> Self {
         // The pixels may be wrong because the pack was replaced.
@@ -196,7 +196,7 @@ pub(crate) struct Workspace<'s> {
     pub(crate) is_repaired: bool,
     /// Waits until the sample may take this many bytes.
     pub(crate) admit: &'s mut dyn FnMut(u64),
-    /// Bytes of the run, to which the sample is appended.
+    /// Bytes of the chunk, to which the sample is appended.
     pub(crate) out: &'s mut Vec<u8>,
 }
 

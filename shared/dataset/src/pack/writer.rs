@@ -1,12 +1,12 @@
 //! Making a pack.
 
+use super::chunks::{Chunk, Event, store_all};
 use super::format::BLOCK_BYTES;
 use super::plan::Plan;
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::{
     LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
 };
-use super::runs::{Event, Run, store_all};
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
@@ -183,24 +183,24 @@ impl<'a> Writer<'a> {
     }
 
     fn take(&mut self, event: Event) -> Result<(), Stop> {
-        if let Event::Run(mut run) = event {
-            if let Some((index, fault)) = run.failed.take() {
+        if let Event::Chunk(mut chunk) = event {
+            if let Some((index, fault)) = chunk.failed.take() {
                 return Err(Stop::Fault(index, fault));
             }
-            let alignment = run.samples.iter().map(|sample| sample.record.form.alignment()).max();
+            let alignment = chunk.samples.iter().map(|sample| sample.record.form.alignment()).max();
             let begin = self.data_end.next_multiple_of(alignment.unwrap_or(1));
-            self.file.write_all_at(&run.bytes, begin)?;
-            for (index, sample) in (run.first..).zip(&run.samples) {
+            self.file.write_all_at(&chunk.bytes, begin)?;
+            for (index, sample) in (chunk.first..).zip(&chunk.samples) {
                 self.record(index, begin, &sample.record)?;
             }
-            self.state.samples += run.samples.len() as u64;
-            self.state.bytes += run.source_bytes;
-            self.note(run);
+            self.state.samples += chunk.samples.len() as u64;
+            self.state.bytes += chunk.source_bytes;
+            self.note(chunk);
         }
         if (self.progress)(self.state).is_break() { Err(Stop::Cancelled) } else { Ok(()) }
     }
 
-    /// Appends a sample's entries to the index; the bytes of its run begin at `begin`.
+    /// Appends a sample's entries to the index; the bytes of its chunk begin at `begin`.
     fn record(&mut self, index: u64, begin: u64, sample: &IndexRecord) -> io::Result<()> {
         let name = self.source.name(index);
         let record = IndexRecord {
@@ -216,9 +216,9 @@ impl<'a> Writer<'a> {
         self.labels.append(&self.source.label(index).to_le_bytes())
     }
 
-    /// Records a run's repaired and rejected samples for the summary.
-    fn note(&mut self, run: Run) {
-        for (index, sample) in (run.first..).zip(run.samples) {
+    /// Records a chunk's repaired and rejected samples for the summary.
+    fn note(&mut self, chunk: Chunk) {
+        for (index, sample) in (chunk.first..).zip(chunk.samples) {
             self.tally(&sample);
             let StoredSample { record, note: Note { warnings, clamped, message, is_unreadable, .. } } = sample;
             let name = || self.source.name(index);

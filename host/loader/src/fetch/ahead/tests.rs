@@ -184,7 +184,7 @@ fn a_batch_that_was_given_up_leaves_nothing_behind() {
 }
 
 proptest! {
-    /// Every row is taken once, whatever order the samples come in, with any bound and any runs.
+    /// Every row is taken once, whatever order the samples come in, with any bound and any chunks.
     #[test]
     fn every_row_once(
         bytes in 1u64..2000,

@@ -4,7 +4,7 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::Unavailable;
-use crate::pack::runs::{Event, store_all};
+use crate::pack::chunks::{Event, store_all};
 use crate::pack::storing::{Fault, Storing};
 use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, StoredForm, pack};
 use ddlp_pixels::Limits;
@@ -158,7 +158,7 @@ fn a_slow_sample_does_not_let_the_others_run_away() {
     });
     let mut order = Vec::new();
     let result: std::io::Result<()> = store_all(&source, threads, Default::default(), |event| {
-        if let Event::Run(run) = event {
+        if let Event::Chunk(run) = event {
             state.0.lock().unwrap().consumed += run.samples.len() as u64;
             order.extend(run.first..run.first + run.samples.len() as u64);
         }

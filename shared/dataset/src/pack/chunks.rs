@@ -1,8 +1,8 @@
 //! Reads and checks samples on several threads, and hands them over in order, with bounded memory.
 //!
-//! Threads work on runs of neighbouring samples. They claim runs in order, and a claim waits while the bytes between
-//! claim and hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so the
-//! work cannot stall.
+//! Threads work on chunks of neighbouring samples. They claim chunks in order, and a claim waits while the bytes
+//! between claim and hand-over exceed a budget. The chunk that the consumer waits for is therefore always claimed
+//! already, so the work cannot stall.
 
 use super::report::PackFormat;
 use super::storing::{Fault, StoredSample, Storing};
@@ -16,20 +16,20 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// Most bytes of a run, unless it is a single sample.
-const RUN_BYTES: u64 = 1 << 20;
-/// Most samples of a run.
-const RUN_SAMPLES: u64 = 256;
+/// Most bytes of a chunk, unless it is a single sample.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Most samples of a chunk.
+const CHUNK_SAMPLES: u64 = 256;
 /// Bytes that may be between claim and hand-over: files and the pixels made from them. A single larger sample passes
 /// alone.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
-/// Runs per thread that may be between claim and hand-over.
-const IN_FLIGHT_RUNS: usize = 8;
+/// Chunks per thread that may be between claim and hand-over.
+const IN_FLIGHT_CHUNKS: usize = 8;
 /// Interval between calls of the consumer while nothing is ready, so that it can stop the work.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Neighbouring samples with their bytes one after the other.
-pub(super) struct Run {
+pub(super) struct Chunk {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: Vec<StoredSample>,
@@ -37,21 +37,21 @@ pub(super) struct Run {
     pub(super) failed: Option<(u64, Fault)>,
     /// Bytes that the source has listed for these samples.
     pub(super) source_bytes: u64,
-    /// Bytes that count as in flight for this run.
+    /// Bytes that count as in flight for this chunk.
     weight: u64,
 }
 
 /// An event for the consumer.
 pub(super) enum Event {
-    /// The next run, in order.
-    Run(Run),
+    /// The next chunk, in order.
+    Chunk(Chunk),
     /// Nothing is ready yet.
     Tick,
 }
 
-/// Prepares what is to be stored for all samples of `source` on `threads` threads, and calls `consume` with the runs in
-/// order, on the calling thread. Stops early if `consume` fails and returns its error; `consume` must fail at a run
-/// that failed. Also fails if the system refuses all threads.
+/// Prepares what is to be stored for all samples of `source` on `threads` threads, and calls `consume` with the chunks
+/// in order, on the calling thread. Stops early if `consume` fails and returns its error; `consume` must fail at a
+/// chunk that failed. Also fails if the system refuses all threads.
 pub(super) fn store_all<E: From<io::Error>>(
     source: &dyn Dataset,
     threads: usize,
@@ -59,7 +59,7 @@ pub(super) fn store_all<E: From<io::Error>>(
     mut consume: impl FnMut(Event) -> Result<(), E>,
 ) -> Result<(), E> {
     let threads = threads.max(1);
-    let claims = Claims::new(source, format, threads * IN_FLIGHT_RUNS);
+    let claims = Claims::new(source, format, threads * IN_FLIGHT_CHUNKS);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         parallel::spawn(scope, threads, || {
@@ -68,20 +68,20 @@ pub(super) fn store_all<E: From<io::Error>>(
             move || work(claims, storing, &sender)
         })?;
         drop(sender);
-        // The workers stop however this function ends, also if `consume` panics.
+        // The workers stop however this function ends, even if `consume` panics.
         let _stop = StopOnDrop(&claims);
-        let mut waiting: BTreeMap<u64, Run> = BTreeMap::new();
+        let mut waiting: BTreeMap<u64, Chunk> = BTreeMap::new();
         let mut next = 0;
         while next < source.len() {
             match receiver.recv_timeout(TICK) {
-                Ok(run) => drop(waiting.insert(run.first, run)),
+                Ok(chunk) => drop(waiting.insert(chunk.first, chunk)),
                 Err(RecvTimeoutError::Timeout) => consume(Event::Tick)?,
                 Err(RecvTimeoutError::Disconnected) => panic!("a worker ended before its work was done"),
             }
-            while let Some(run) = waiting.remove(&next) {
-                next += run.samples.len() as u64;
-                let weight = run.weight;
-                consume(Event::Run(run))?;
+            while let Some(chunk) = waiting.remove(&next) {
+                next += chunk.samples.len() as u64;
+                let weight = chunk.weight;
+                consume(Event::Chunk(chunk))?;
                 claims.release(weight, next);
             }
         }
@@ -89,11 +89,11 @@ pub(super) fn store_all<E: From<io::Error>>(
     })
 }
 
-/// Runs that have been claimed. A run is claimed only when it fits, so a waiting run delays only later ones.
+/// Chunks that have been claimed. A chunk is claimed only when it fits, so a waiting chunk delays only later ones.
 struct Claims<'s> {
     source: &'s dyn Dataset,
-    run_samples: u64,
-    runs_max: usize,
+    chunk_samples: u64,
+    chunks_max: usize,
     state: Mutex<ClaimState>,
     changed: Condvar,
 }
@@ -102,27 +102,27 @@ struct Claims<'s> {
 struct ClaimState {
     /// First sample that has not been handed over.
     handed_over: u64,
-    /// First sample that no planned run holds.
+    /// First sample that no planned chunk holds.
     next: u64,
-    /// The run that is claimed next, and its weight.
+    /// The chunk that is claimed next, and its weight.
     planned: Option<(Range<u64>, u64)>,
-    runs: usize,
+    chunks: usize,
     bytes: u64,
     stopped: bool,
 }
 
 impl<'s> Claims<'s> {
-    fn new(source: &'s dyn Dataset, format: PackFormat, runs_max: usize) -> Self {
-        // The size of an image's pixels is known only when its file is read, so each image is a run of its own.
-        let run_samples = if format.form.is_decoded() { 1 } else { RUN_SAMPLES };
-        Self { source, run_samples, runs_max, state: Mutex::default(), changed: Condvar::new() }
+    fn new(source: &'s dyn Dataset, format: PackFormat, chunks_max: usize) -> Self {
+        // The size of an image's pixels is known only when its file is read, so each image is a chunk of its own.
+        let chunk_samples = if format.form.is_decoded() { 1 } else { CHUNK_SAMPLES };
+        Self { source, chunk_samples, chunks_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, ClaimState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Claims the next run; returns it with its weight, or `None` if no run is left or the work has been stopped.
+    /// Claims the next chunk; returns it with its weight, or `None` if no chunk is left or the work has been stopped.
     fn claim(&self) -> Option<(Range<u64>, u64)> {
         let mut state = self.lock();
         loop {
@@ -132,14 +132,14 @@ impl<'s> Claims<'s> {
             if state.planned.is_none() {
                 state.planned = self.plan(state.next);
             }
-            let (run, weight) = state.planned.clone()?;
-            let fits = state.runs < self.runs_max && state.bytes + weight <= IN_FLIGHT_BYTES;
-            if fits || state.runs == 0 {
+            let (chunk, weight) = state.planned.clone()?;
+            let fits = state.chunks < self.chunks_max && state.bytes + weight <= IN_FLIGHT_BYTES;
+            if fits || state.chunks == 0 {
                 state.planned = None;
-                state.next = run.end;
-                state.runs += 1;
+                state.next = chunk.end;
+                state.chunks += 1;
                 state.bytes += weight;
-                return Some((run, weight));
+                return Some((chunk, weight));
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -155,9 +155,9 @@ impl<'s> Claims<'s> {
         }
         let mut weight = bytes(first);
         let mut end = first + 1;
-        while end < samples && end - first < self.run_samples {
+        while end < samples && end - first < self.chunk_samples {
             let with_next = weight + bytes(end);
-            if with_next > RUN_BYTES {
+            if with_next > CHUNK_BYTES {
                 break;
             }
             weight = with_next;
@@ -166,7 +166,7 @@ impl<'s> Claims<'s> {
         Some((first..end, weight))
     }
 
-    /// Waits until the run of one sample may take `bytes` more. The run that is handed over next never waits.
+    /// Waits until the chunk of one sample may take `bytes` more. The chunk that is handed over next never waits.
     fn admit(&self, sample: u64, bytes: u64) {
         let waits = |state: &mut ClaimState| {
             !state.stopped && state.handed_over < sample && state.bytes.saturating_add(bytes) > IN_FLIGHT_BYTES
@@ -178,7 +178,7 @@ impl<'s> Claims<'s> {
     fn release(&self, weight: u64, handed_over: u64) {
         let mut state = self.lock();
         state.handed_over = handed_over;
-        state.runs -= 1;
+        state.chunks -= 1;
         state.bytes -= weight;
         drop(state);
         self.changed.notify_all();
@@ -202,13 +202,13 @@ impl Drop for StopOnDrop<'_, '_> {
     }
 }
 
-fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
-    // If a worker panics, the others must not wait for a run that never comes.
+fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Chunk>) {
+    // If a worker panics, the others must not wait for a chunk that never comes.
     let stop = StopOnDrop(claims);
     let (mut sample, mut patience) = (Vec::new(), Patience::default());
-    while let Some((run, weight)) = claims.claim() {
-        let mut done = Run {
-            first: run.start,
+    while let Some((chunk, weight)) = claims.claim() {
+        let mut done = Chunk {
+            first: chunk.start,
             bytes: Vec::new(),
             samples: Vec::new(),
             failed: None,
@@ -217,7 +217,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
         };
         // If memory is refused here, it is asked for again sample by sample.
         let _ = done.bytes.try_reserve_exact(weight as usize);
-        for index in run {
+        for index in chunk {
             if claims.is_stopped() {
                 return;
             }
