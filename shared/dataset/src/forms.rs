@@ -14,9 +14,8 @@ pub(crate) use form::{Damage, FormNotes, Next, Unusable, check_bytes};
 #[cfg(test)]
 pub(crate) use raw::GROUP_ROWS;
 
-/// Passes the list of forms to a macro, in the order in which people are told about them: the number of each in a
-/// record, its name, which its module has too, and the type there that implements it. A number never changes its
-/// meaning.
+/// Passes the list of forms to a macro, in the order of help and summaries. Each line has the form's number in records,
+/// which never changes, its name and module, and its type.
 macro_rules! with_forms {
     ($take:ident) => {
         $take! {
@@ -47,7 +46,7 @@ macro_rules! name_forms {
         }
 
         impl StoredForm {
-            /// All forms, in the order in which people are told about them.
+            /// All forms, in the order of help and summaries.
             pub const ALL: &[Self] = &[$(Self::$form),+];
 
             /// Returns the form with this number in a record.

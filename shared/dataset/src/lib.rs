@@ -216,7 +216,7 @@ pub trait Dataset: Send + Sync {
         self.check()
     }
 
-    /// Makes reads fail that wait for a drive now, so that the threads that wait can end.
+    /// Fails all reads that wait for a drive, so that their threads can end.
     fn interrupt(&self) {}
 
     /// Returns the digest by which host and drive find out whether they have the same dataset.

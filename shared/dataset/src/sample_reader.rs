@@ -33,7 +33,7 @@ use ddlp_pixels::{
 use stored::Reading;
 use times::Watch;
 
-/// Largest buffer for bytes that were read that is kept; a larger one is freed after the sample that needed it.
+/// Largest read buffer to keep; a larger one is freed after its sample.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Reason why a sample has no pixels.
@@ -46,7 +46,7 @@ pub enum SampleError {
     #[error(transparent)]
     Pixels(#[from] PixelError),
     /// The sample needs another decoder than those that the [`SampleReader`] may use.
-    #[error("the decoder of {0} is not to be used")]
+    #[error("the decoder of {0} is not among those that this run allows")]
     OtherDecoder(Decoder),
 }
 
@@ -137,7 +137,7 @@ impl SampleReader {
         match rendered? {
             Rendered::Done(prepared) => Ok(prepared),
             Rendered::NeedsFile => {
-                let message = "a part of the image is damaged, and there is no whole file".to_owned();
+                let message = "the stored bytes are damaged, and this form has no file to decode instead".to_owned();
                 Err(PixelError::Malformed { message }.into())
             }
         }

@@ -51,8 +51,8 @@ macro_rules! dispatch {
                 match self { $(Self::$form => super::$name::$form::check(record)),+ }
             }
 
-            pub(crate) fn opening(self, header: &Header) -> Range<u64> {
-                match self { $(Self::$form => super::$name::$form::opening(header)),+ }
+            pub(crate) fn first_bytes(self, header: &Header) -> Range<u64> {
+                match self { $(Self::$form => super::$name::$form::first_bytes(header)),+ }
             }
 
             pub(crate) fn reads(self, header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {

@@ -36,17 +36,17 @@ pub(super) trait Form {
 
     /// Returns the bytes that every plan needs: the sample's and the detail after them, unless the form overrides
     /// this.
-    fn opening(header: &Header) -> Range<u64> {
+    fn first_bytes(header: &Header) -> Range<u64> {
         header.bytes.start..header.detail.end
     }
 
-    /// Names the first bytes that a plan needs: [`opening`](Self::opening), and whatever follows from the header alone.
+    /// Names the first reads of a plan: [`first_bytes`](Self::first_bytes), and whatever follows from the header alone.
     ///
     /// # Errors
     ///
     /// If the pipeline cannot take an image of this size.
     fn reads(header: &Header, _plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
-        Ok(Reads::one(Self::opening(header)))
+        Ok(Reads::one(Self::first_bytes(header)))
     }
 
     /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
@@ -160,9 +160,9 @@ pub(crate) trait DetailCheck {
 /// Option of `ddlp pack` that asks for a form, with the words that its help has for the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackOption {
-    /// `--jpeg`; the words follow «Store JPEGs».
+    /// `--jpeg`; the words follow “Store JPEGs”.
     Jpeg(&'static str),
-    /// `--format`; the words follow «Store encoded images, or».
+    /// `--format`; the words follow “Store encoded images, or”.
     Format(&'static str),
 }
 

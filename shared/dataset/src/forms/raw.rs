@@ -38,7 +38,7 @@ impl Form for Raw {
         Ok(())
     }
 
-    fn opening(header: &Header) -> Range<u64> {
+    fn first_bytes(header: &Header) -> Range<u64> {
         header.detail.clone()
     }
 
@@ -46,7 +46,7 @@ impl Form for Raw {
         let rows = rows(header, plan)?;
         let row_bytes = u64::from(header.size.0) * 3;
         let at = |row: u32| header.bytes.start + u64::from(row) * row_bytes;
-        Ok(Reads::two(Self::opening(header), at(rows.start)..at(rows.end)))
+        Ok(Reads::two(Self::first_bytes(header), at(rows.start)..at(rows.end)))
     }
 
     fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {

@@ -42,13 +42,13 @@ impl Form for Rows {
         Ok(())
     }
 
-    fn opening(header: &Header) -> Range<u64> {
+    fn first_bytes(header: &Header) -> Range<u64> {
         header.detail.start..header.bytes.end.min(header.bytes.start + BEGINNING_BYTES)
     }
 
     fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable> {
-        let opening = Self::opening(header);
-        if read.len() as u64 > opening.end - opening.start {
+        let first = Self::first_bytes(header);
+        if read.len() as u64 > first.end - first.start {
             return Ok(Next::Render);
         }
         let row_index = &read[..header.detail_bytes()];
@@ -72,9 +72,9 @@ impl Form for Rows {
         notes: &'a FormNotes,
     ) -> Result<Source<'a>, PixelError> {
         let index = notes.row_index.as_ref().expect("a sample is rendered after its row index has been read");
-        let opening = Self::opening(header);
-        let (opening, rows) = read.split_at((opening.end - opening.start) as usize);
-        let beginning = &opening[header.detail_bytes()..];
+        let first = Self::first_bytes(header);
+        let (first, rows) = read.split_at((first.end - first.start) as usize);
+        let beginning = &first[header.detail_bytes()..];
         let rows_offset = part_of(header, index, plan)?.start;
         let header_bytes = index.header_bytes() as usize;
         let header = beginning.get(..header_bytes).unwrap_or_else(|| &rows[..header_bytes]);

@@ -30,12 +30,12 @@ impl PackFile {
         Self { held, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
     }
 
-    /// Length of the file, a multiple of [`BLOCK_BYTES`](super::BLOCK_BYTES).
+    /// Returns the length of the file, a multiple of [`BLOCK_BYTES`](super::BLOCK_BYTES).
     pub fn len_bytes(&self) -> u64 {
         self.held.stamp().bytes
     }
 
-    /// Where the file was opened.
+    /// Returns the path where the file was opened.
     pub fn path(&self) -> &Path {
         self.held.path()
     }

@@ -43,9 +43,9 @@ impl Index {
         match (Layout::parse(&block, bytes), change) {
             (Err(_), _) => Err(changed("is no longer a pack".to_owned())),
             (Ok(layout), _) if layout != self.layout => Err(changed(format!(
-                "is another pack now: one with identity {}… was opened, one with {}… is there",
-                self.layout.identity.beginning(),
-                layout.identity.beginning()
+                "is another pack now: its identity begins with {}, that of the opened pack with {}",
+                layout.identity.beginning(),
+                self.layout.identity.beginning()
             ))),
             (Ok(_), Some(change)) if has_failed => Err(changed(change)),
             (Ok(_), _) => Ok(()),

@@ -246,7 +246,7 @@ impl Dataset for Pack {
         let Some(file) = self.index.file.file() else { return };
         for record in indices.iter().filter_map(|&index| self.short_record(index).ok()) {
             // Which bytes a crop reads beyond these is not known yet.
-            let Range { start, end } = record.form.opening(&record.header());
+            let Range { start, end } = record.form.first_bytes(&record.header());
             if end - start >= ANNOUNCED_BYTES_MIN {
                 file.will_need(start, end - start);
             }

@@ -16,7 +16,8 @@ pub const LISTED_MAX: usize = 1 << 16;
 /// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackFormat {
-    /// Form of the samples that the source has as files. The form keeps a file that it cannot hold.
+    /// Form in which to store samples that the source has as files. A file that this form cannot hold is stored as
+    /// `kept`.
     pub form: StoredForm,
     /// In a form of pixels: limit of the longer side in pixels; larger images are shrunk to it.
     pub max_side: Option<u32>,

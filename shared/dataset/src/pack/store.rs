@@ -46,11 +46,11 @@ pub trait Blocks: fmt::Debug + Send + Sync {
         FetchDepth::NONE
     }
 
-    /// Returns a number that changes when the way to the blocks was lost and found again: other blocks may lie there
+    /// Returns a number that changes when the path to the blocks was lost and found again: other blocks may lie there
     /// then.
     fn session(&self) -> u64;
 
-    /// Makes all reads fail that wait now.
+    /// Fails all waiting reads.
     fn interrupt(&self);
 }
 
@@ -180,7 +180,7 @@ impl Store {
         })
     }
 
-    /// Makes reads of blocks fail that wait now.
+    /// Fails all waiting reads of blocks.
     pub(super) fn interrupt(&self) {
         if let Self::Blocks { blocks, .. } = self {
             blocks.interrupt();

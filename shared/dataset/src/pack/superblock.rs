@@ -162,9 +162,9 @@ impl Layout {
     fn from_disk(disk: &DiskSuperblock) -> Result<Self, String> {
         let (block_bytes, count) = (disk.block_bytes.get(), disk.sections.get() as usize);
         if u64::from(block_bytes) != BLOCK_BYTES {
-            return Err(format!("blocks of {block_bytes} bytes, only {BLOCK_BYTES} are possible"));
+            return Err(format!("its blocks have {block_bytes} bytes, expected {BLOCK_BYTES}"));
         }
-        let too_many = || format!("{count} sections, at most {SECTIONS_MAX} fit");
+        let too_many = || format!("it lists {count} sections, at most {SECTIONS_MAX} fit");
         let (table, unused) = disk.table.split_at_checked(count).ok_or_else(too_many)?;
         if [&disk.reserved[..], unused.as_bytes(), &disk.reserved_tail].concat().iter().any(|&byte| byte != 0) {
             return Err("bytes that must be 0 are not".to_owned());
@@ -215,7 +215,7 @@ impl Layout {
         for part in Part::KNOWN {
             let count = self.sections.iter().filter(|section| section.part == part).count();
             if count != 1 {
-                return Err(format!("{count} times a {part}"));
+                return Err(format!("it lists the {part} {count} times, expected once"));
             }
         }
         let expect = |part: Part, each: u64| {
@@ -224,23 +224,23 @@ impl Layout {
             if expected == Some(length) {
                 Ok(())
             } else {
-                Err(format!("{} samples, but a {part} of {length} bytes", self.samples))
+                Err(format!("the {part} has {length} bytes, which do not fit {} samples", self.samples))
             }
         };
         expect(Part::Records, RECORD_BYTES as u64)?;
         expect(Part::Labels, 4)?;
         if self.samples == 0 {
-            return Err("no samples".to_owned());
+            return Err("it counts no samples".to_owned());
         }
         if self.samples > SAMPLES_MAX {
-            return Err(format!("{} samples, at most {SAMPLES_MAX} are possible", self.samples));
+            return Err(format!("it counts {} samples, at most {SAMPLES_MAX} are possible", self.samples));
         }
         let (classes, length) = (u64::from(self.classes), self.section(Part::Classes).length);
         if self.classes as usize > CLASSES_MAX {
-            return Err(format!("{classes} classes, at most {CLASSES_MAX} are possible"));
+            return Err(format!("it counts {classes} classes, at most {CLASSES_MAX} are possible"));
         }
         if !(classes * 4..=classes * CLASS_BYTES_MAX).contains(&length) {
-            return Err(format!("{classes} classes, but a {} of {length} bytes", Part::Classes));
+            return Err(format!("the {} has {length} bytes, which do not fit {classes} classes", Part::Classes));
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Section {
             return Err(format!("flags {flags:#x} of the {part}: this program knows only bit 0"));
         }
         if matches!(part, Part::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
-            return Err(format!("{part} is needed to read it, and this program does not know it"));
+            return Err(format!("it requires {part}, which this program does not know: update the program"));
         }
         if disk.reserved.get() != 0 {
             return Err(format!("a reserved field of the {part} is not 0"));

@@ -126,8 +126,9 @@ impl FetchedSample {
 
 impl SampleReader {
     /// Reads what rendering these samples needs, with as many reads at the same time as there are samples. Leaves a
-    /// sample empty if it lies in memory, if its pixels are large, or if a part of it is damaged, and maybe all of them
-    /// if one cannot be read: [`prepare`](Self::prepare) does everything then.
+    /// sample empty if it lies in memory, if its pixels are large, or if a part of it is damaged. If the dataset cannot
+    /// be read, also leaves empty the samples that have not been read yet. The caller prepares empty samples by
+    /// [`prepare`](Self::prepare).
     pub fn fetch(
         &mut self,
         dataset: &dyn Dataset,
@@ -144,7 +145,7 @@ impl SampleReader {
             let header = match (StoredAt { dataset, index: *index }).header(count) {
                 Ok(header) => header,
                 Err(ReadError::Corrupt(_)) => continue,
-                // It has waited for the dataset long enough.
+                // The source has already waited: do not wait again for each sample.
                 Err(ReadError::Unavailable(_)) => break,
             };
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);

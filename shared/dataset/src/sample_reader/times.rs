@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 /// Time spent in each stage of preparation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Planning and reading.
+    /// Time to plan and fetch.
     pub read: Duration,
-    /// Decoding and augmentation.
+    /// Time to render.
     pub prepare: Duration,
 }
 

@@ -86,7 +86,7 @@ pub enum CifarError {
         /// Variant of CIFAR that the file was taken for.
         variant: Variant,
     },
-    /// The list of class names has another length.
+    /// The number of class names does not fit the variant.
     #[error("{} names {count} classes, and {variant} has {}", .path.display(), .variant.classes())]
     ClassNames {
         /// The file.
@@ -206,7 +206,7 @@ impl Cifar {
         Ok(Self { variant, batches, classes, labels, identity: hasher.finish() })
     }
 
-    /// The batch that holds a sample, and the number of its record there.
+    /// Returns the batch that holds a sample, and the number of its record there.
     fn batch(&self, index: u64) -> (&Batch, u64) {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         let position = self.batches.partition_point(|batch| batch.end <= index);

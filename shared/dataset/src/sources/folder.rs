@@ -6,13 +6,14 @@
 //!   order).
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A folder that contains itself through a link is entered once.
-//! - A dangling link, or anything else that is not a regular file, stays in the list, so that indices agree
-//!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent. So does
-//!   a file at whose status the disk fails: it is corrupt. Any other file that cannot be examined is an error.
+//! - A dangling link, or anything else that is not a regular file, stays in the list, so that indices agree with
+//!   torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent. A file whose
+//!   status the disk cannot read also stays in the list, as corrupt. Any other file that cannot be examined is an
+//!   error.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
 //! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable. If
-//! the root or a class's folder cannot be read, that is no damage of a file: every sample in it is unavailable.
+//! the root or a class's folder cannot be read, that is not damage of a file: every sample in it is unavailable.
 
 mod scan;
 

@@ -166,13 +166,13 @@ fn a_length_that_is_no_whole_number_of_blocks() {
 #[test]
 fn more_samples_than_the_records_hold() {
     says(superblock(|f| f.put(SAMPLES, &9u64.to_le_bytes())), "9 samples");
-    says(superblock(|f| f.put(SAMPLES, &(u64::MAX / 32).to_le_bytes())), "samples, but");
+    says(superblock(|f| f.put(SAMPLES, &(u64::MAX / 32).to_le_bytes())), "do not fit");
 }
 
 #[test]
 fn another_block_size() {
-    says(superblock(|f| f.put(BLOCK_SIZE, &0u32.to_le_bytes())), "blocks of 0 bytes");
-    says(superblock(|f| f.put(BLOCK_SIZE, &512u32.to_le_bytes())), "blocks of 512 bytes");
+    says(superblock(|f| f.put(BLOCK_SIZE, &0u32.to_le_bytes())), "blocks have 0 bytes");
+    says(superblock(|f| f.put(BLOCK_SIZE, &512u32.to_le_bytes())), "blocks have 512 bytes");
 }
 
 #[test]
@@ -237,8 +237,8 @@ fn a_section_that_is_missing_or_there_twice() {
         f.put(SECTIONS, &3u32.to_le_bytes());
         f.put(TABLE + 32 * 3, &[0; 32]);
     });
-    says(without_classes, "0 times a classes section");
-    says(superblock(|f| f.put(f.entry(Part::Classes) + KIND, &2u32.to_le_bytes())), "2 times a labels section");
+    says(without_classes, "the classes section 0 times");
+    says(superblock(|f| f.put(f.entry(Part::Classes) + KIND, &2u32.to_le_bytes())), "the labels section 2 times");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn with_a_further_section(flags: u32) -> Forgery {
 fn an_unknown_section_is_passed_over_unless_it_must_be_known() {
     assert_eq!(with_a_further_section(0).open().unwrap().len(), 8);
     let Err(FormatError::Malformed { problem, .. }) = with_a_further_section(1).open() else { panic!("it opens") };
-    says(problem, "section 77 is needed");
+    says(problem, "requires section 77");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn read_superblock(path: &Path) -> Result<Index, FormatError> {
 #[test]
 fn more_samples_than_the_limit() {
     let claim = |samples| Sparse::new(Claim { samples, ..SMALL });
-    assert_eq!(claim(100_000_000_000).refused(), "100000000000 samples, at most 1073741824 are possible");
+    assert_eq!(claim(100_000_000_000).refused(), "it counts 100000000000 samples, at most 1073741824 are possible");
     assert!(claim(SAMPLES_MAX + 1).refused().contains("at most 1073741824"));
     assert!(read_superblock(&claim(SAMPLES_MAX).path).is_ok());
 }
