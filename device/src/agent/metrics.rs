@@ -24,8 +24,8 @@ impl Figures for AgentFigures {
         page.counter("agent_corrupt_samples", "Corrupt samples of finished batches", &[("", now.corrupt as f64)])?;
         page.counter("agent_cancelled_batches", "Batches cancelled", &[("", now.cancelled as f64)])?;
         page.counter("agent_errors", "Batches refused or failed", &[("", now.errors as f64)])?;
-        page.counter("agent_read_seconds", "Time that workers read samples", &[("", seconds(now.read_us))])?;
-        page.counter("agent_prepare_seconds", "Time that workers made pixels", &[("", seconds(now.prepare_us))])?;
+        page.counter("agent_read_seconds", "Time that workers fetched samples", &[("", seconds(now.read_us))])?;
+        page.counter("agent_prepare_seconds", "Time that workers rendered samples", &[("", seconds(now.prepare_us))])?;
         page.counter("agent_finish_seconds", "Time that workers finished batches", &[("", seconds(now.finish_us))])?;
         page.counter("agent_cpu_seconds", "CPU time of the process", &[("", seconds(now.cpu_us))])?;
         page.gauge("agent_in_work", "Batches queued or running", &[("", now.outstanding.into())])?;

@@ -29,8 +29,8 @@ pub enum LogError {
     /// The page has the wrong length.
     #[error("log page of {0} bytes, {LOG_BYTES} expected")]
     Length(usize),
-    /// The page is another one.
-    #[error("log page has another format (magic {0:02x?})")]
+    /// The bytes are not this page.
+    #[error("the bytes are not this log page: they begin with {0:02x?}")]
     Magic([u8; 4]),
     /// The page has another version.
     #[error(
@@ -56,8 +56,8 @@ pub enum LogError {
     },
 }
 
-/// Identity of a drive. The host refuses a drive whose dataset differs from its own, or one of the abilities that the
-/// run needs.
+/// Identity of a drive. The host refuses a drive that has another dataset, or that differs in an ability that the run
+/// needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveIdentity {
     /// Identity of the dataset in namespace 1.
@@ -163,9 +163,9 @@ pub struct Counters {
     pub errors: u64,
     /// Number of samples to which the corrupt-sample policy was applied.
     pub corrupt: u64,
-    /// Time that workers spent on reading samples.
+    /// Time that workers spent on planning and fetching samples.
     pub read_us: u64,
-    /// Time that workers spent on decoding and augmenting.
+    /// Time that workers spent on rendering samples.
     pub prepare_us: u64,
     /// Time that workers spent on checksums and finishing batches.
     pub finish_us: u64,

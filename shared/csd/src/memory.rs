@@ -132,7 +132,7 @@ fn lacking(bytes: u64, left: u64, bound: Bound) -> io::Error {
 /// Turns the system's refusal of `bytes` into an error that says what is available, and within which bound.
 pub fn refused(bytes: u64, error: io::Error) -> io::Error {
     match (error.kind(), available()) {
-        // The system refuses a thread for which there is no memory with the latter.
+        // `WouldBlock` is how the system refuses a thread for lack of memory.
         (io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock, Some((left, bound))) => lacking(bytes, left, bound),
         _ => error,
     }

@@ -86,7 +86,7 @@ pub enum SlotError {
     #[error("slot header is inconsistent: {0}")]
     Inconsistent(&'static str),
     /// The rows have another shape.
-    #[error("slot holds rows of {found:?}, {expected:?} was asked for")]
+    #[error("slot holds rows of {found} values, {expected} were asked for")]
     Shape {
         /// Shape found.
         found: Shape,
@@ -117,7 +117,7 @@ pub enum SlotError {
         expected: u64,
     },
     /// An outcome that the policy does not allow, or that only the host may decide. The host then prepares the batch.
-    #[error("slot's sample {sample_id} has outcome {outcome:?} of index {index}")]
+    #[error("the drive reports sample {sample_id} as {outcome} with index {index}, which the host does not accept")]
     Outcome {
         /// Sample.
         sample_id: u64,

@@ -76,7 +76,7 @@ impl DriveProgram {
         let (needs, rest) = list(lists, head.needs)?;
         let (decoders, encoded) = list(rest, head.decoders)?;
         if encoded.len() as u64 != u64::from(head.program_bytes.get()) {
-            return Err(ProgramError::Lists("the program behind them has another length"));
+            return Err(ProgramError::Lists("the program after them is not as long as its header says"));
         }
         let parsed = |bytes| abilities::parse(bytes).ok_or(ProgramError::Lists("they are too long or out of order"));
         let (needs, decoders) = (parsed(needs)?, parsed(decoders)?);

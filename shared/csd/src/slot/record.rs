@@ -1,6 +1,7 @@
 //! The sample table of a slot: one record for each requested sample.
 
 use ddlp_pixels::{AbilityNumber, CorruptReason};
+use std::fmt;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -26,6 +27,19 @@ pub enum Outcome {
     /// The sample needs this decoder, which the drive lacks or has in another way than the host: the CPU prepares the
     /// batch. `None` if the drive does not know the format of the file.
     OtherDecoder(Option<AbilityNumber>),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prepared => f.write_str("prepared"),
+            Self::Skipped(reason) => write!(f, "skipped ({reason})"),
+            Self::Replaced(reason) => write!(f, "replaced ({reason})"),
+            Self::Failed(reason) => write!(f, "failed ({reason})"),
+            Self::Unavailable => f.write_str("unavailable"),
+            Self::OtherDecoder(_) => f.write_str("left to the host"),
+        }
+    }
 }
 
 /// One sample's record: its id, its outcome, and the sample that the row shows.
