@@ -69,7 +69,7 @@ impl LoaderBuilder {
 
     /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards. May also be the
     /// address of a drive that holds a pack ([`open_dataset`](crate::open_dataset)); add the drive by
-    /// [`drive`](Self::drive) if it shall also prepare batches.
+    /// [`drive`](Self::drive) if the drive is also to prepare batches.
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.dataset = Some(path.into());
         self

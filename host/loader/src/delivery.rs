@@ -6,7 +6,7 @@
 //!
 //! - `host_pool`: the default target: buffers in this process's memory.
 //! - `owned`: memory of one batch alone, which no target lent.
-//! - `slots`: the result slots of a drive. A drive fills them, so they are no target; but if a target
+//! - `slots`: the result slots of a drive. A drive fills them, so they are not a target; but if a target
 //!   [accepts slots](DeliveryTarget::accepts_slots), the consumer gets batches in slots that host and drive share.
 //!   Otherwise the loader copies the rows from the slots into buffers.
 
@@ -60,7 +60,7 @@ pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// The step between «all rows are written» and «the batch is ready for delivery».
+/// The step between “all rows are written” and “the batch is ready for delivery”.
 pub trait OnReady {
     /// Turns a filled buffer, whose first `bytes` bytes hold the batch's rows, into the memory that the consumer reads.
     /// The batch is ready for delivery once this returns.

@@ -6,7 +6,7 @@
 //! - `results`: finished batches, until they are ready for delivery. `checks`: checks them. `reading`: gets them out of
 //!   their slots.
 //! - `trust`: judges a drive by its results. `fault`: the messages when something goes wrong.
-//! - `link`: one association, from the connection to the activated program. `endpoint`: the way to the drive.
+//! - `link`: one association, from the connection to the activated program. `endpoint`: how to reach the drive.
 //!   `kernel`: drives that the kernel is connected to. `rejoin`: reaches a drive, for the first time or again.
 //! - `local`: the agent as a child process, with shared result memory.
 

@@ -109,7 +109,7 @@ pub(crate) enum GivenUp {
     /// The drive reported this sample, or the neighbour at `index`, as corrupt, which only the host may decide. The CPU
     /// prepares the batch, and the report is a fault if the CPU makes the sample's row from `index`.
     Doubted { sample_id: u64, index: u64, what: String },
-    /// The batch has a sample that only this machine can decode or judge. The CPU prepares the batch. This is no
+    /// The batch has a sample that only this machine can decode or judge. The CPU prepares the batch. This is not a
     /// fault; the report has the note once.
     LeftToHost { note: String },
     /// The prong has no place for the batch: any prong may claim it again.
@@ -242,8 +242,7 @@ impl Engine {
         self.fetch.notify_all();
     }
 
-    /// Ends the threads as [`Self::stop`] does, but only until [`Self::restart`], for which those of drives keep their
-    /// drives.
+    /// Ends the threads until [`Self::restart`]. Threads of drives keep their drives, so that these stay connected.
     pub fn stop_keeping_drives(&self) {
         self.keeps_drives.store(true, Ordering::Release);
         self.wake_all();
@@ -254,7 +253,7 @@ impl Engine {
         self.keeps_drives.load(Ordering::Acquire)
     }
 
-    /// Begins anew with another schedule, when no thread is left. The figures go on. A run that was stopped for good,
+    /// Begins again with another schedule, when no thread is left. The figures go on. A run that was stopped for good,
     /// or whose drive was refused, still ends at the next request.
     pub fn restart(&self, schedule: Schedule) {
         let mut core = self.lock();

@@ -48,7 +48,7 @@ pub enum LoaderError {
         source: DriveError,
     },
     /// The run's figures cannot be served.
-    #[error("the run's figures cannot be served at {address}: choose another address (--metrics, `metrics`)")]
+    #[error("the run's figures cannot be served at {address}: choose another address (`metrics`)")]
     Metrics {
         /// The address.
         address: SocketAddr,
@@ -59,7 +59,7 @@ pub enum LoaderError {
     /// A sample is corrupt, and the policy is `fail`.
     #[error(
         "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; `policy=\"skip\"` \
-         leaves these samples out, `policy=\"replace\"` takes others instead"
+         leaves corrupt samples out, `policy=\"replace\"` replaces each by the next intact one"
     )]
     CorruptSample {
         /// Name in the dataset.
@@ -77,7 +77,7 @@ pub enum LoaderError {
     #[error(
         "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} \
          samples after it can replace it, and `policy=\"replace\"` tries no more. If this many are damaged, pack the \
-         dataset anew (`ddlp pack` says what is wrong with each), or leave them out: `policy=\"skip\"` with a higher \
+         dataset again (`ddlp pack` says what is wrong with each), or leave them out: `policy=\"skip\"` with a higher \
          `max_corrupt`"
     )]
     NoReplacement {

@@ -3,8 +3,8 @@
 //!
 //! A batch is claimed when its first sample is fetched, and begins at its first row: only then does it take a buffer,
 //! and only from then on does its time count. The samples of a few batches are fetched ahead, up to a number of bytes.
-//! A batch that has begun, and the one for which delivery waits, may each take as many bytes again.
-//! Datasets without latency have no such stage: there the threads that prepare samples read them.
+//! A batch that has begun, and the awaited batch, may each take as many bytes again. Datasets without latency have no
+//! such stage: there the threads that prepare samples read them.
 //!
 //! - `ahead`: the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`).
 //! - `worker`: the threads that fetch.

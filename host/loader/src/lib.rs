@@ -17,7 +17,7 @@
 //! # Ok::<(), ddlp_host::LoaderError>(())
 //! ```
 //!
-//! A batch is named fields: `image`, and `label` (int64). Images are uint8 in NHWC by default. The options
+//! A batch consists of named fields: `image`, and `label` (int64). Images are uint8 in NHWC by default. The options
 //! [`dtype`](LoaderBuilder::dtype), [`layout`](LoaderBuilder::layout) and [`normalize`](LoaderBuilder::normalize) ask
 //! for floats instead, which the loader's threads compute:
 //!

@@ -367,7 +367,7 @@ impl Loader {
     }
 
     /// Goes on at another position: the next batch is the first one after `state`. Batches that were prepared ahead are
-    /// dropped. The dataset stays open, and the figures go on; the [plan](Self::plan) begins anew. Drives stay
+    /// dropped. The dataset stays open, and the figures go on; the [plan](Self::plan) begins again. Drives stay
     /// connected, unless a thread does not end within 500 ms: then the loader cuts the connections of all drives, and
     /// connects again.
     ///

@@ -27,7 +27,7 @@ impl Figures for RunFigures {
         page.counter("run_wait_seconds", "Time the consumer waited for batches", &[("", report.consumer_wait_s)])?;
         page.counter("run_cpu_seconds", "CPU time of the process", &[("", report.host_cpu_s)])?;
         page.counter("run_corrupt_samples", "Corrupt samples", &[("", now.corrupt as f64)])?;
-        page.counter("run_faults", "Faults", &[("", now.faults as f64)])?;
+        page.counter("run_faults", "Faults, recoveries not counted", &[("", now.faults as f64)])?;
         page.gauge("run_epoch", "Epoch that is being delivered, from 0", &[("", state.epoch.into())])?;
         page.gauge("run_epoch_batches", "Batches of an epoch", &[("", now.batches.into())])?;
         page.gauge("run_epoch_delivered", "Batches delivered of this epoch", &[("", state.delivered.len() as f64)])?;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 ///
 /// # Errors
 ///
-/// [`LoaderError::Dataset`] if the files are no dataset, and [`LoaderError::Drive`] if the drive cannot be reached or
-/// holds no pack that this version reads.
+/// [`LoaderError::Dataset`] if the files are not a dataset, and [`LoaderError::Drive`] if the drive cannot be reached
+/// or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
     let Some(address) = drive_address(place) else {
         return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());

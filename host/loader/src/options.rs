@@ -174,7 +174,8 @@ impl LoaderOptions {
         if self.batch_size < self.world_size as usize {
             let (batch, world) = (self.batch_size, self.world_size);
             return Err(LoaderError::Options(format!(
-                "a batch of {batch} samples leaves some of {world} ranks without a sample"
+                "a batch of {batch} samples leaves some of {world} ranks without a sample: use a `batch_size` of at \
+                 least {world}"
             )));
         }
         self.check_images()?;
@@ -199,7 +200,8 @@ impl LoaderOptions {
                     return Err(refused("throttle", &local.throttle.into()));
                 }
                 if self.dataset.is_none() {
-                    return Err(LoaderError::Options("a local drive needs the path of the dataset".into()));
+                    let message = "a local drive opens the dataset itself: give the loader its path (`dataset`)";
+                    return Err(LoaderError::Options(message.into()));
                 }
             }
         }
@@ -231,7 +233,7 @@ impl LoaderOptions {
     ///
     /// # Errors
     ///
-    /// [`LoaderError::Options`] if [`host_nqn`](Self::host_nqn) is no NQN.
+    /// [`LoaderError::Options`] if [`host_nqn`](Self::host_nqn) is not an NQN.
     pub fn host(&self) -> Result<Host, LoaderError> {
         let Some(nqn) = &self.host_nqn else { return Ok(Host::system()) };
         Host::named(nqn).map_err(|error| LoaderError::Options(format!("`host_nqn`: {error}")))

@@ -7,7 +7,7 @@ use crate::state::LoaderState;
 use std::fmt;
 use std::sync::Arc;
 
-/// Handle that shows the progress, position and figures of a run, also while another thread waits for a batch.
+/// Handle that shows the progress, position and figures of a run, even while another thread waits for a batch.
 #[derive(Clone)]
 pub struct ProgressHandle {
     pub(crate) engine: Arc<Engine>,
@@ -46,7 +46,7 @@ pub struct Progress {
     pub elapsed_s: f64,
     /// One entry per prong.
     pub prongs: Vec<ProngProgress>,
-    /// Faults so far, without recoveries.
+    /// Faults so far. A recovery does not count as one.
     pub faults: usize,
     /// Corrupt samples so far.
     pub corrupt: usize,

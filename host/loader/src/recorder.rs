@@ -31,7 +31,7 @@ pub(crate) struct Recorder {
     end_s: f64,
     /// Whether the next batch begins an entry of the report's epochs, whatever its epoch.
     begins_epoch: bool,
-    /// Faults without recoveries.
+    /// Faults. A recovery does not count as one.
     faults: usize,
     /// Unlisted faults, recoveries included.
     unlisted_faults: usize,
@@ -112,7 +112,7 @@ impl Recorder {
         self.spans.push(Span { prong, epoch: id.epoch, batch: id.batch, start_s, end_s: now, used });
     }
 
-    /// Records that a batch which the prong had ready was given up.
+    /// Records that a finished batch of the prong was given up.
     pub fn wasted(&mut self, prong: ProngId, id: BatchId) {
         self.prongs[prong].report.wasted_batches += 1;
         let is_its = |span: &&mut Span| (span.prong, span.epoch, span.batch) == (prong, id.epoch, id.batch);

@@ -258,7 +258,7 @@ impl Schedule {
         ResultUse::Used
     }
 
-    /// Makes a batch ready for delivery that [`Self::executed`] called wanted. Returns false when it is no longer
+    /// Makes a wanted batch (see [`Self::executed`]) ready for delivery. Returns false when the batch is no longer
     /// wanted.
     pub fn finished(&mut self, prong: ProngId, id: BatchId) -> bool {
         let Some(epoch) = self.epoch_mut(id.epoch) else { return false };

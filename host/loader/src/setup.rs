@@ -119,8 +119,11 @@ impl RunSetup {
             )));
         }
         let rows = cut.rows();
-        let layout = SlotLayout::new(rows, shape)
-            .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
+        let layout = SlotLayout::new(rows, shape).ok_or_else(|| {
+            LoaderError::Options(format!(
+                "a batch of {rows} samples of {shape} values is too large for a slot: use a smaller `batch_size`"
+            ))
+        })?;
         let images = ImageOutput::new(options, shape);
         let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, images.row_bytes()) as u64);
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
@@ -240,8 +243,7 @@ impl RunSetup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{} of the folder left out: not in a class's folder, or not named as a folder's images are (`ddlp \
-                 inspect` lists them)",
+                "{} left out: outside the class folders, or without an image's extension (`ddlp inspect` lists them)",
                 counted(files, "file")
             )),
         }

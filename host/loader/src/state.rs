@@ -49,7 +49,7 @@ pub struct LoaderState {
     pub delivered: Vec<u32>,
 }
 
-/// Returns that a state shuffles which does not say so, as all states of earlier builds.
+/// Returns `true`: states of earlier builds do not record `shuffle`, and all of them shuffle.
 fn shuffled() -> bool {
     true
 }
@@ -87,7 +87,7 @@ pub enum StateError {
          began with"
     )]
     OtherProgram,
-    /// Batches that the epoch does not have, twice the same, or not ascending.
+    /// A batch number is out of range, repeated, or out of order.
     #[error("the state names impossible batches of epoch {epoch}")]
     Batches {
         /// The epoch.

@@ -214,7 +214,11 @@ fn announcing_that_hangs_is_named_and_announcing_that_panics_does_no_harm() {
     let (stall, run) =
         stalled(base().dataset(hanging.clone()).build().expect("the loader builds"), hangs, || gated.step(Gate::Open));
     assert_eq!(run.digest, reference);
-    assert!(stall.what.contains("the CPU has been announcing to the dataset the samples of epoch 0"), "{}", stall.what);
+    assert!(
+        stall.what.contains("the CPU has been sending read-ahead hints for the samples of epoch 0"),
+        "{}",
+        stall.what
+    );
 
     assert_eq!(Run::of(base().dataset(hooked(Announcing::Panics))).digest, reference);
 }

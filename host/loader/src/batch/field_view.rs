@@ -36,7 +36,7 @@ impl<'a> FieldView<'a> {
         self.field().dtype
     }
 
-    /// Returns the order of an image's dimensions; `None` for a field that is no image.
+    /// Returns the order of an image's dimensions; `None` for a field that is not an image.
     pub fn layout(&self) -> Option<ImageLayout> {
         self.field().layout
     }

@@ -85,7 +85,7 @@ impl SlotTable {
 
     /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
     /// before it writes to the slot. The consumer of a batch may write to the batch's slot: the agent neither reads nor
-    /// writes it meanwhile, and its next job there writes everything anew.
+    /// writes it meanwhile, and its next job there overwrites everything.
     pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
         let bytes = slots as usize * slot_bytes;
         let map = MmapOptions::new().len(bytes).map_raw(memory);

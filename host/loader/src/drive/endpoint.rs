@@ -1,4 +1,4 @@
-//! The way to a drive: its address, the identity that this host uses there, and the agent if the loader started it.
+//! How to reach a drive: its address, the identity that this host uses there, and the agent if the loader started it.
 
 use super::kernel::check_drive;
 use super::link::{DriveLink, Expected, LinkError, closing};

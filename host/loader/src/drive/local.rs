@@ -78,7 +78,7 @@ pub(crate) enum AgentError {
     Ready { program: PathBuf, line: String },
 }
 
-/// Advice about a program that does not behave as an agent.
+/// Returns advice about a program that does not behave as an agent.
 fn advice() -> &'static str {
     "name a ddlp-device of this version that this machine can execute as the drive's `agent`"
 }

@@ -38,7 +38,7 @@ const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 /// One drive, and the state of its thread.
 pub(crate) struct DriveProng {
     handle: ProngHandle,
-    /// Declared before the way to the drive, so that the association ends before its agent.
+    /// Declared before `access`, so that the association ends before its agent.
     link: Option<DriveLink>,
     access: DriveAccess,
     slots: SlotUse,
@@ -142,8 +142,8 @@ impl DriveProng {
         }
     }
 
-    /// Frees all slots but those of batches that the consumer has. An association keeps only if its cancelled commands
-    /// end soon: the drive itself ends the work of one that is dropped.
+    /// Frees all slots but those of batches that the consumer has. Keeps the association only if its cancelled commands
+    /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
     fn settle(&mut self) {
         let until = Instant::now() + SETTLE_WITHIN;
         while !self.flights.is_empty()

@@ -15,7 +15,7 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
 
-/// The way to a drive, and the attempts to reach it.
+/// A drive's endpoint, and the attempts to reach it.
 pub(super) struct DriveAccess {
     handle: ProngHandle,
     endpoint: Endpoint,
@@ -50,7 +50,7 @@ impl Tries {
 }
 
 impl DriveAccess {
-    /// Creates the way to a drive. `is_reached` tells whether the run has an association already.
+    /// Creates the access to a drive. `is_reached` tells whether the run has an association already.
     pub fn new(handle: ProngHandle, endpoint: Endpoint, expected: Expected, depth: usize, is_reached: bool) -> Self {
         Self { tries: Tries::new(&handle), handle, endpoint, expected, depth, first_try: !is_reached }
     }

@@ -53,7 +53,7 @@ impl Trust {
         }
     }
 
-    /// Records a result that left a sample to the host, as the drive may. It is no fault, but the CPU prepares the
+    /// Records a result that left a sample to the host, as the drive may. It is not a fault, but the CPU prepares the
     /// batch again. After several in a row, a pause is due.
     pub fn left(&mut self) {
         self.left += 1;
@@ -98,7 +98,7 @@ mod tests {
         assert!(!trust.ends_association());
         trust.wrong(1);
         assert!(trust.ends_association());
-        assert!(!trust.ends_association(), "the next association begins anew");
+        assert!(!trust.ends_association(), "the next association begins with a clear count");
     }
 
     #[test]

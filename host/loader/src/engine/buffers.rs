@@ -1,5 +1,5 @@
 //! Buffers for batches: the room for another batch, buffers for results in drives' slots, and the step of the delivery
-//! target between «all rows are written» and «ready for delivery».
+//! target between “all rows are written” and “ready for delivery”.
 
 use super::{BatchPlace, Core, Engine, ReadyBatch};
 use crate::delivery::{BatchBuffer, BatchMemory};
@@ -28,9 +28,8 @@ impl Engine {
         }
     }
 
-    /// Frees a buffer for a batch that delivery waits for, by giving up the finished batch that would be delivered
-    /// last. That is necessary when the consumer keeps batches, and so their buffers. Returns false when no batch can
-    /// be given up.
+    /// Frees a buffer for a critical batch, by giving up the finished batch that would be delivered last. That is
+    /// necessary when the consumer keeps batches, and so their buffers. Returns false when no batch can be given up.
     pub(super) fn make_way(&self, core: &mut Core) -> bool {
         if !core.consumer_waits || core.schedule.deliverable().is_some() {
             return false;
@@ -47,7 +46,7 @@ impl Engine {
         true
     }
 
-    /// Makes a batch in a filled buffer ready that [`Self::executed`] called wanted. If the delivery target fails, the
+    /// Makes ready a filled buffer whose batch is wanted (see [`Self::executed`]). If the delivery target fails, the
     /// run ends with that error when the batch is due.
     pub fn ready_in_buffer(
         &self,
@@ -66,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Makes a batch ready in its slot that [`Self::executed`] called wanted.
+    /// Makes ready a filled slot whose batch is wanted (see [`Self::executed`]).
     pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, slot: Box<dyn BatchMemory>) {
         self.ready(prong, id, records, BatchPlace::Slot, slot);
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// The kind of batch places that the consumer keeps entirely, and their number.
+/// The buffers or slots, all of which the consumer keeps, and their number.
 pub(crate) enum KeptPlaces {
     Buffers(usize),
     Slots(u32),

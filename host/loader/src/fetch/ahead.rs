@@ -1,12 +1,11 @@
 //! Decides which sample is fetched next, which batch begins next, and which rows can be prepared. No threads, no clock,
 //! no I/O.
 //!
-//! Samples are fetched batch by batch, in the order of the claims, but those of the batch for which delivery waits come
-//! first. Two kinds of batches are fetched even if all batches together reach the bound on bytes, until their own
-//! samples reach it, too: a batch that has begun, since it occupies a buffer, and the batch for which delivery waits.
-//! Otherwise they could wait for memory that is freed only after them. At most one batch of each kind has samples left
-//! to fetch, so the stage takes at most [`BOUNDS_MAX`] times the bound. The batch for which delivery waits may also be
-//! claimed and begun when no other batch may.
+//! Samples are fetched batch by batch, in the order of the claims, but those of the awaited batch come first. Two kinds
+//! of batches are fetched even if all batches together reach the bound on bytes, until their own samples reach it, too:
+//! a batch that has begun, since it occupies a buffer, and the awaited batch. Otherwise they could wait for memory that
+//! is freed only after them. At most one batch of each kind has samples left to fetch, so the stage takes at most
+//! [`BOUNDS_MAX`] times the bound. A critical batch may also be claimed and begun when no other batch may.
 
 use crate::schedule::{BatchId, Room, Schedule};
 use std::collections::VecDeque;
@@ -18,7 +17,8 @@ const FIRST_BYTES: u64 = 128 << 10;
 /// Number of samples over which the average goes.
 const AVERAGED: u64 = 16;
 
-/// Bytes of the stage at most, in bounds: all batches together, a batch that has begun, and the awaited batch.
+/// Largest memory of the stage as a multiple of the bound: one for all batches together, one for a batch that has
+/// begun, one for the awaited batch.
 pub(crate) const BOUNDS_MAX: u64 = 3;
 
 /// The samples of a batch, in order.
@@ -177,8 +177,8 @@ impl<T> FetchAhead<T> {
         None
     }
 
-    /// Returns the batch that begins next, if one of its rows can be prepared: a batch without which delivery cannot
-    /// continue, or else the batch that was claimed first, unless `only_critical`.
+    /// Returns the batch that begins next, if one of its rows can be prepared: a critical batch, or else the batch that
+    /// was claimed first, unless `only_critical`.
     pub fn to_begin(&self, schedule: &Schedule, only_critical: bool) -> Option<BatchId> {
         let mut ahead = self.batches.iter().filter(|batch| !batch.has_begun);
         let first = ahead.clone().next().filter(|_| !only_critical);

@@ -26,7 +26,7 @@ impl Loader {
         let doing = match activity {
             Activity::Preparing => format!("has been working on {}", sample()),
             Activity::Fetching => format!("has been reading {}", sample()),
-            Activity::Announcing => "has been announcing to the dataset the samples of".to_string(),
+            Activity::Announcing => "has been sending read-ahead hints for the samples of".to_string(),
         };
         let since_s = since.elapsed().as_secs_f64();
         format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)

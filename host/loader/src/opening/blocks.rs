@@ -302,7 +302,7 @@ impl Blocks for DriveBlocks {
     }
 
     /// Reads whole blocks straight into the memory of all reads, by one call of the driver, and then restores the bytes
-    /// in front of the places.
+    /// that block alignment overwrote in front of each place.
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
         if !reads.iter().all(|read| self.blocks_of(read).is_some()) {
             return reads.iter_mut().try_for_each(|read| self.read(read.offset, &mut read.memory[read.place.clone()]));
@@ -352,8 +352,8 @@ fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Op
     Some(start..start + (skipped + place.len()).next_multiple_of(block_bytes))
 }
 
-/// Returns when reads give up a path that is lost. Reads that follow upon one another share that time, since several of
-/// them find out why one sample cannot be read. A read that comes much later waits anew.
+/// Returns when reads give up a lost path. Reads in quick succession share one deadline, since several reads may
+/// concern the same sample; a much later read gets a new one.
 fn give_up_at(lost_since: &mut Option<Instant>, now: Instant) -> Instant {
     let since = lost_since.filter(|since| now < *since + 2 * PATIENCE).unwrap_or(now);
     *lost_since = Some(since);

@@ -76,8 +76,8 @@ impl Schedule {
                 self.window(epoch, prong, look_ahead).find(suits)
             } else {
                 let candidate = self.candidate(epoch, prong, look_ahead, room);
-                // Here no CPU prepares the batch that delivery waits for, so a drive that filled its slots with later
-                // batches would stop the run.
+                // Here no CPU prepares the awaited batch, so a drive that filled its slots with later batches would
+                // stop the run.
                 if self.config.strategy == Strategy::Csd && candidate.is_some_and(|candidate| !suits(&candidate)) {
                     return None;
                 }
@@ -181,7 +181,7 @@ impl Schedule {
         epochs.flat_map(|epoch| self.in_turn(epoch, CPU, u32::MAX).map(|batch| BatchId { epoch: epoch.number, batch }))
     }
 
-    /// Returns whether delivery waits for a batch that the CPU may claim.
+    /// Returns whether a critical batch is open to the CPU.
     pub fn awaits_cpu(&self) -> bool {
         self.epochs.front().is_some_and(|epoch| self.critical_candidate(epoch, CPU).is_some())
     }
@@ -230,8 +230,7 @@ impl Schedule {
     }
 
     /// Returns whether the prong should leave the batch to others, because one of them would finish it sooner, even
-    /// after all batches that it would prepare first. Not used for a batch that delivery waits for, since the others
-    /// may lack room.
+    /// after all batches that it would prepare first. Not used for an awaited batch, since the others may lack room.
     fn declines(&self, epoch: &Epoch, candidate: Candidate, prong: ProngId, now: f64) -> bool {
         if epoch.is_planned() {
             return false;

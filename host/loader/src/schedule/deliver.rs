@@ -30,7 +30,8 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// Returns whether delivery cannot reach the next epoch, or cannot continue at all, without the batch.
+    /// Returns whether the batch is critical: delivery cannot reach the next epoch, or cannot continue at all, without
+    /// it.
     pub fn is_critical(&self, id: BatchId) -> bool {
         let Some(epoch) = self.epochs.front().filter(|epoch| epoch.number == id.epoch) else { return false };
         match epoch.order {
@@ -39,7 +40,8 @@ impl Schedule {
         }
     }
 
-    /// Returns whether, as far as the schedule knows, nothing can be delivered before this batch.
+    /// Returns whether the batch is awaited: critical, and as far as the schedule knows, nothing can be delivered
+    /// before it.
     pub fn is_awaited(&self, id: BatchId) -> bool {
         let any_ready = |epoch: &Epoch| epoch.any(|state| matches!(state, BatchState::Ready(_)));
         self.is_critical(id)

@@ -27,7 +27,7 @@ pub(super) struct Prong {
     pub outstanding: Vec<ActiveWork>,
     /// Outstanding batches that another prong finished.
     pub cancels: Vec<BatchId>,
-    /// The outstanding batch that measures the rate of this prong anew.
+    /// The outstanding batch that measures the rate of this prong again.
     pub probe: Option<BatchId>,
     /// Claims of all prongs before the last claim of this one.
     pub last_claim: u64,
