@@ -180,10 +180,7 @@ impl Described {
         row(
             out,
             "left out",
-            &format!(
-                "{files}: not in a class's folder, or not named as a folder's images are ({})",
-                EXTENSIONS.join(" ")
-            ),
+            &format!("{files}: outside the class folders, or without an image's extension ({})", EXTENSIONS.join(" ")),
         );
         for name in self.left_out_names.iter().take(shown) {
             let _ = writeln!(out, "            {}", text::printable(name));

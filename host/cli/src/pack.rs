@@ -268,8 +268,7 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         let hint = if args.all { "" } else { " (--all names them)" };
         let _ = writeln!(
             out,
-            "{files} of the source left out: not in a class's folder, or not named as a folder's images are \
-             ({}){hint}.",
+            "{files} left out: outside the class folders, or without an image's extension ({}){hint}.",
             EXTENSIONS.join(" ")
         );
     }

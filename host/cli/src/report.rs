@@ -6,7 +6,7 @@
 //! - [`derived`]: facts that follow from the figures; the summary and the JSON report state them, too.
 //!
 //! The page stays small however long the run is: drawings merge marks to pixels, and tables show the first rows and the
-//! number of the others. Figures that were not measured are shown as «unknown».
+//! number of the others. Figures that were not measured are shown as “unknown”.
 
 mod axis;
 mod derived;

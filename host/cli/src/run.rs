@@ -232,7 +232,8 @@ fn resuming(path: &Path, state: &LoaderState) -> String {
         return String::new();
     }
     let done = text::plural(state.delivered.len() as u64, "batch");
-    format!("resumes from {}: in epoch {} of {}, after {done}\n", path.display(), state.epoch, state.epochs)
+    let epoch = text::epoch_of(state.epoch, state.epochs).map(|epoch| format!("in {epoch}, ")).unwrap_or_default();
+    format!("resumes from {}: {epoch}after {done}\n", path.display())
 }
 
 /// Says how to resume a run that was stopped.
@@ -297,7 +298,10 @@ fn conclude(
             written?;
             let batches = text::plural(report.batches, "batch");
             let corrupt = text::plural(report.corrupt.len() as u64, "corrupt sample");
-            bail!("no image was delivered: {batches} with {corrupt} and nothing else (`ddlp inspect` gives details)")
+            bail!(
+                "no image was delivered: {batches} had {corrupt} and no intact one; `ddlp pack` says what is wrong \
+                 with each"
+            )
         }
         Delivered::All | Delivered::Stopped => written.map(|()| Ending::Done),
     }

@@ -29,6 +29,11 @@ pub fn plural(value: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", count(value))
 }
 
+/// Names an epoch of a run with the numbers that epochs have: `epoch 1 (0 to 2)`. A single epoch needs no name.
+pub fn epoch_of(epoch: u32, epochs: u32) -> Option<String> {
+    (epochs > 1).then(|| format!("epoch {epoch} (0 to {})", epochs - 1))
+}
+
 /// Formats a figure with about three significant digits and no unit.
 pub fn figure(value: f64) -> String {
     match value.abs() {

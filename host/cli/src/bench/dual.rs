@@ -67,7 +67,7 @@ pub struct DualArgs {
     /// Seed for the order of samples and for all random draws
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Program of the drive [default: ddlp-device beside this program, or in PATH]
+    /// Program of the drive's agent [default: ddlp-device beside this program, or in PATH]
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
     /// Write the figures as JSON (- for standard output)
@@ -152,16 +152,16 @@ fn files(args: &DualArgs) -> Files<'_> {
         .writes("--json", args.json.as_deref())
         .reads("--pipeline", pipeline.map(PathBuf::from))
         .reads("this program", std::env::current_exe().ok())
-        .reads("the drive's program", drive(args).program())
+        .reads("the agent", drive(args).program())
 }
 
-/// Fails if the drive's program is missing, before anything is measured.
+/// Fails if the agent is missing, before anything is measured.
 fn check_agent(args: &DualArgs) -> anyhow::Result<()> {
     match drive(args).program() {
         Some(program) if program.is_file() => Ok(()),
-        Some(program) => bail!("the drive's program {} (--agent) is not a file", program.display()),
+        Some(program) => bail!("the agent {} (--agent) is not a file", program.display()),
         None => bail!(
-            "the drive's program ddlp-device is neither beside this program nor on the PATH: build it (cargo build \
+            "the agent, ddlp-device, is neither beside this program nor on the PATH: build it (cargo build \
              --release -p ddlp-device), or name it with --agent FILE"
         ),
     }

@@ -173,7 +173,7 @@ fn closed_nodes(device: &Device) -> Option<Advice> {
     let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
     (!closed.is_empty()).then(|| {
         let what = format!("this user may not read and write {}", closed.join(", "));
-        let rule = "open a drive's nodes to the group ddlp, and join it; from a checkout, then log in anew:\n\
+        let rule = "open a drive's nodes to the group ddlp, and join it; from a checkout, then log in again:\n\
                     sudo groupadd -rf ddlp && sudo usermod -aG ddlp \"$USER\"\n\
                     sudo install -m 644 packaging/udev/60-ddlp.rules /etc/udev/rules.d/\n\
                     sudo udevadm control --reload && sudo udevadm trigger --subsystem-match=nvme \

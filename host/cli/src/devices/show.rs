@@ -21,7 +21,7 @@ impl DeviceSurvey {
         if self.drives.is_empty() {
             nothing(&mut out, &self.kernel);
         } else if let Some(nqn) = &self.kernel.host_nqn {
-            let _ = writeln!(out, "this host, to drives on a network: {}\n", text::printable(nqn));
+            let _ = writeln!(out, "this host's NQN, by which drives on a network know it: {}\n", text::printable(nqn));
         }
         self.others_to_text(&mut out, all);
         while out.ends_with("\n\n") {

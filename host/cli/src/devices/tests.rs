@@ -50,7 +50,7 @@ not DDLP drives:
 ";
     assert_eq!(text(&planted, false), expected);
     planted.write("etc/nvme/hostnqn", "nqn.2024-01.example:host\n");
-    let host = "this host, to drives on a network: nqn.2024-01.example:host\n";
+    let host = "this host's NQN, by which drives on a network know it: nqn.2024-01.example:host\n";
     assert_eq!(text(&planted, false), expected.replace("not DDLP drives", &format!("{host}\nnot DDLP drives")));
     let all = text(&planted, true);
     assert!(all.contains("  nqn            nqn.2019-08.org.qemu:deadbeef\n"), "{all}");

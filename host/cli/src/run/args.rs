@@ -103,7 +103,7 @@ pub struct RunArgs {
     /// Slow the local drive down to this share of its speed, for experiments [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = parse_throttle, help_heading = "Drives")]
     pub throttle: Option<f64>,
-    /// Program of the local drive [default: ddlp-device beside this program, or in PATH]
+    /// Program of the local drive's agent [default: ddlp-device beside this program, or in PATH]
     #[arg(long, value_name = "FILE", help_heading = "Drives")]
     pub agent: Option<PathBuf>,
 
@@ -138,10 +138,9 @@ pub struct RunArgs {
     /// Write the state of the run, for --resume: at its end, and during the run as often as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub state_out: Option<PathBuf>,
-    /// How often to write --state-out during the run: after this many batches, or, with an s after the number, seconds
-    /// [default: 30s]
+    /// How often to write --state-out during the run (500: every 500 batches; 30s: every 30 seconds) [default: 30s]
     #[arg(
-        long, value_name = "N|SECONDSs", value_parser = parse_state_every, requires = "state_out",
+        long, value_name = "N|Ns", value_parser = parse_state_every, requires = "state_out",
         help_heading = "Ranks and resuming"
     )]
     pub state_every: Option<StateEvery>,
@@ -153,7 +152,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
     /// Repeat a run exactly as this plan records it, with its options --batch-size, --epochs, --strategy, --seed,
-    /// --last, --epoch-samples, --policy, --pipeline, --rank and --world-size. Only --epochs may be smaller
+    /// --last, --epoch-samples, --policy, --pipeline, --rank and --world-size. Of these, only --epochs may differ, and
+    /// only be smaller than in the plan
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -295,7 +295,7 @@ pub fn parse_throttle(text: &str) -> Result<f64, String> {
 
 fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("expected {what}"))?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("expected {least} to {most}")) }
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("expected {what} from {least} to {most}")) }
 }
 
 /// Policy for corrupt samples.

@@ -48,7 +48,7 @@ impl Given {
         };
         anyhow!(
             "sample {sample} (id {sample_id}, {location}) cannot be used: {problem}\n\
-             --policy skip leaves these samples out, --policy replace takes others instead; {further}"
+             --policy skip leaves corrupt samples out, --policy replace replaces each by the next intact one; {further}"
         )
     }
 

@@ -3,8 +3,6 @@
 //! The bar shows how much of the epoch the prongs have taken. Percentage and time left follow what was delivered of all
 //! epochs, since a consumer may be slower than the prongs.
 //!
-//! Epochs are numbered from 0, as everywhere: the last of two is «epoch 1 of 2».
-//!
 //! On a terminal, the display is redrawn in place ten times a second; elsewhere a line is written every few seconds.
 
 use crate::text;
@@ -171,15 +169,15 @@ fn colours() -> [Style; 2] {
 
 fn bar_line(course: &Course, columns: usize) -> String {
     let now = &course.now;
-    let epoch = format!("epoch {} of {}", now.epoch, now.epochs);
+    let epoch = text::epoch_of(now.epoch, now.epochs).map(|epoch| epoch + "  ").unwrap_or_default();
     let rate = if now.elapsed_s > 0.0 { now.images as f64 / now.elapsed_s } else { 0.0 };
     let tail = format!("{:>4} delivered, {}{}", text::percent(course.share()), text::rate(rate), left_text(course));
-    let width = columns.saturating_sub(epoch.len() + tail.chars().count().max(FIGURES_CHARS) + 4).clamp(10, 80);
+    let width = columns.saturating_sub(epoch.len() + tail.chars().count().max(FIGURES_CHARS) + 2).clamp(10, 80);
     let (left, open, right) = cells(now.head.into(), now.tail.into(), now.batches.into(), width);
     let [host, drive] = colours();
     let head = host.apply_to("█".repeat(left));
     let back = drive.apply_to("█".repeat(right));
-    format!("{epoch}  {head}{}{back}  {tail}", "·".repeat(open))
+    format!("{epoch}{head}{}{back}  {tail}", "·".repeat(open))
 }
 
 /// Describes what the prongs do, in at most `columns`: first the names and the unit are shortened, then the drives are
@@ -247,10 +245,9 @@ fn left_text(course: &Course) -> String {
 /// Returns the state of a run in one line without colours.
 fn line(course: &Course) -> String {
     let now = &course.now;
+    let epoch = text::epoch_of(now.epoch, now.epochs).map(|epoch| epoch + ": ").unwrap_or_default();
     let mut line = format!(
-        "epoch {} of {}: {} of {} delivered",
-        now.epoch,
-        now.epochs,
+        "{epoch}{} of {} delivered",
         text::count(now.delivered.into()),
         text::plural(now.batches.into(), "batch")
     );

@@ -44,7 +44,7 @@ pub fn files(args: &RunArgs) -> Files<'_> {
         .reads("--plan-in", args.plan_in.clone())
         .reads("--pipeline", pipeline.map(PathBuf::from))
         .reads("this program", std::env::current_exe().ok())
-        .reads("the drive's program", drive.program())
+        .reads("the agent", drive.program())
 }
 
 /// The JSON report: the loader's figures, and how they were obtained.

@@ -10,6 +10,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("epoch_samples", "--epoch-samples"),
     ("host_nqn", "--host-nqn"),
     ("max_corrupt", "--max-corrupt"),
+    ("metrics", "--metrics"),
     ("policy", "--policy"),
     ("rank", "--rank"),
     ("slots", "--slots"),

@@ -247,8 +247,8 @@ fn a_wrong_command_line_has_status_2_and_help_has_examples() {
     }
     for (line, expected) in [
         ("run x --batch -1", "1..=65536"),
-        ("run x --step-ms -3", "expected 0 to"),
-        ("run x --drive-timeout -1", "expected 0.01 to"),
+        ("run x --step-ms -3", "expected a number of milliseconds from 0 to"),
+        ("run x --drive-timeout -1", "expected a number of seconds from 0.01 to"),
         ("bench dual x --samples -1", "-1"),
         ("run x --drive tcp://nohost.invalid:4420/x", "NQN"),
     ] {
@@ -363,7 +363,7 @@ fn ctrl_c_in_a_run_writes_the_files_of_the_batches_so_far() {
 #[test]
 fn a_bench_that_is_killed_leaves_no_run_behind() {
     let home = photos(0);
-    // The first run is one of the CPU alone: the drive's program is looked for, and not yet started.
+    // The first run is one of the CPU alone: the agent is looked for, and not yet started.
     let agent = env!("CARGO_BIN_EXE_ddlp");
     let mut bench =
         Running::start(home.path(), &format!("bench dual photos --samples 10000000 --batch 4096 --agent {agent}"));

@@ -174,10 +174,10 @@ fn files_that_are_left_out_are_listed_when_asked() {
     fs::write(folder.join("photos/notes.txt"), "").unwrap();
     fs::write(folder.join("photos/class_001/x.raw"), "").unwrap();
     let said = succeed(folder, "pack photos p.ddlp");
-    assert!(said.contains("2 files of the source left out") && said.contains("(--all names them)"), "{said}");
+    assert!(said.contains("2 files left out") && said.contains("(--all names them)"), "{said}");
     assert!(!said.contains("notes.txt"), "{said}");
     let said = succeed(folder, "pack photos p.ddlp --force --all");
-    assert!(said.contains("left out  class_001/x.raw\nleft out  notes.txt\n2 files of the source left out"), "{said}");
+    assert!(said.contains("left out  class_001/x.raw\nleft out  notes.txt\n2 files left out"), "{said}");
     assert!(!said.contains("--all"), "{said}");
 }
 
@@ -306,7 +306,7 @@ fn inspect_names_the_files_that_are_no_samples() {
     let folder = home.path();
     fs::write(folder.join("photos/class_000/moving.gif"), "GIF89a").unwrap();
     let said = succeed(folder, "inspect photos");
-    assert!(said.contains("1 file: not in a class's folder") && said.contains("moving.gif"), "{said}");
+    assert!(said.contains("1 file: outside the class folders") && said.contains("moving.gif"), "{said}");
     assert!(said.contains(".jpg .jpeg"), "which names count: {said}");
     let figures = json(&succeed(folder, "inspect photos --json"));
     assert_eq!(figures["left_out"], 1);

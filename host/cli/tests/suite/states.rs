@@ -167,11 +167,7 @@ fn a_run_says_where_it_goes_on_and_how_a_stopped_one_can() {
     let home = photos(0);
     succeed(home.path(), "run photos --strategy cpu --batch 4 --stop-after 2 --state-out at.json --quiet");
     let output = run(home.path(), "run photos --resume at.json");
-    assert!(
-        stderr(&output).contains("resumes from at.json: in epoch 0 of 1, after 2 batches\n"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("resumes from at.json: after 2 batches\n"), "{}", stderr(&output));
     for (option, expected) in [
         ("--state-out end.json", "its state is in end.json: the same command with --resume end.json resumes it"),
         ("", "with --state-out FILE, a stopped run can be resumed"),

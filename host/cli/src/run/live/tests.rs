@@ -51,9 +51,12 @@ fn course(now: Progress) -> Course {
 
 #[test]
 fn the_line_says_everything() {
-    let expected = "epoch 1 of 2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s \
+    let expected = "epoch 1 (0 to 1): 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s \
                     (away), 1 fault, 4 corrupt, 5 s left";
     assert_eq!(line(&course(progress())), expected);
+    let only = course(Progress { epoch: 0, epochs: 1, ..progress() });
+    assert!(line(&only).starts_with("30 of 100 batches delivered, cpu"), "a single epoch has no number");
+    assert!(!bar_line(&only, 80).contains("epoch"));
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn a_run_whose_last_batch_was_delivered_is_complete() {
     let mut course = course(progress());
     course.follow(Progress { epoch: 0, delivered: 0, head: 0, tail: 0, ..progress() });
     assert_eq!((course.share(), course.left_s().unwrap()), (1.0, 0.0));
-    assert!(line(&course).starts_with("epoch 1 of 2: 100 of 100 batches delivered"));
+    assert!(line(&course).starts_with("epoch 1 (0 to 1): 100 of 100 batches delivered"));
 }
 
 #[test]
