@@ -71,7 +71,7 @@ def run(contender, cores):
 
 
 def complaint(said):
-    """Returns the line that says what is wrong: the last Python exception, else the last line with «error», else the
+    """Returns the line that says what is wrong: the last Python exception, else the last line with “error”, else the
     last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]

@@ -64,7 +64,7 @@ def table(found, cpu_us):
     lines = [f"{'stage':<22}  share  µs/image"]
     lines += [f"{stage:<22}  {share:>5.1%}  {share * cpu_us:>8.{digits}f}" for stage, share in found.items()]
     lines += [f"{'all':<22}         {cpu_us:>8.{digits}f}",
-              "«all»: CPU time of the timed epochs. Shares: of the whole run, with opening and the untimed epoch."]
+              "“all”: CPU time of the timed epochs. Shares: of the whole run, with opening and the untimed epoch."]
     if HIDDEN in found:
         lines.append("perf shows system time (reading, fresh memory) only to root; here its share comes from the run's "
                      "times, which include perf.")

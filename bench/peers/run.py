@@ -49,7 +49,7 @@ def cpu_s():
             fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        # In user and system mode, also of children that have ended.
+        # In user and system mode, including children that have ended.
         total += sum(map(int, fields[11:15])) / TICKS
         todo += children_of(process)
     return total

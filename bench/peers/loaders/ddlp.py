@@ -15,7 +15,7 @@ def prepare(work):
         work.source, pipeline=PIPELINES[work.name], batch_size=work.batch, strategy="cpu", threads=work.threads,
         normalize=CIFAR if work.name == "W3" else IMAGENET, output=output,
         epoch_samples=None if work.name == "W3" else work.images,
-        # The loader prepares batches of the next epoch during an epoch, also during the last one that is timed.
+        # The loader prepares batches of the next epoch during an epoch, even during the last one that is timed.
         epochs=work.warmup + work.reps + 1)
 
     def epoch():

@@ -16,7 +16,7 @@ pub const ENABLE_TIME: Duration = Duration::from_secs(10);
 /// Longest keep alive time-out with which an association keeps its place when all places are taken.
 ///
 /// NVMe/TCP Transport 1.1, section "Keep Alive Model", requires Keep Alive: without it, a host that is gone looks like
-/// one that is idle. Linux makes associations without it «for debug»; the agent serves them until another host needs
+/// one that is idle. Linux makes associations without it “for debug”; the agent serves them until another host needs
 /// their place.
 pub const GIVES_WAY_MS: u32 = 120_000;
 

@@ -133,7 +133,7 @@ pub(super) fn capabilities(is_discovery: bool) -> Capabilities {
         .with_queue_entries_max_z(QUEUE_ENTRIES_MAX - 1)
         .with_contiguous_queues(true)
         .with_timeout(READY_TIMEOUT)
-        // A discovery controller sets it for hosts that do not know the bit for «no I/O command set» yet.
+        // A discovery controller sets it for hosts that do not know the bit for “no I/O command set” yet.
         .with_nvm_command_set(true)
         .with_io_command_sets(!is_discovery)
         .with_no_io_command_set(is_discovery)

@@ -13,7 +13,7 @@ pub fn finding(source: &IdentitySource) -> Option<Finding> {
         Ok(found) => found,
         Err(error) => {
             let remedy = error.remedy(directory);
-            // Completes «cannot open …» with its subject, the user.
+            // Completes “cannot open …” with its subject, the user.
             let who = match &error {
                 IdentityError::Io { .. } => format!("the user {} ", user_name()),
                 _ => String::new(),

@@ -182,7 +182,7 @@ impl WriteLease {
             return Err(LeaseError::Leased);
         }
         memory.magic(slot).store(FREE, Ordering::Release);
-        // Readers, also those in other processes, see the invalid header before any later byte of the payload.
+        // Readers, including those in other processes, see the invalid header before any later byte of the payload.
         std::sync::atomic::fence(Ordering::SeqCst);
         Ok(Self {
             memory: memory.clone(),

@@ -64,7 +64,7 @@ pub fn replace(
             Err(error) if error.is_status(Status::PROGRAM_IN_USE) => error,
             Err(error) => return Err(error),
         };
-        // Load answers «do not retry» as long as the program is active, whether or not it is being executed.
+        // Load answers “do not retry” as long as the program is active, whether or not it is being executed.
         match select(controller, slot, ProgramActivation::DEACTIVATE, timeout) {
             Ok(()) if Instant::now() < until => {}
             Ok(()) => return Err(in_use),

@@ -14,7 +14,7 @@ macro_rules! open_codes {
         pub struct $name(pub $repr);
 
         impl $name {
-            $(#[doc = concat!("«", $text, "».")] $(#[$cmeta])* pub const $constant: Self = Self($value);)*
+            $(#[doc = concat!("“", $text, "”.")] $(#[$cmeta])* pub const $constant: Self = Self($value);)*
 
             /// Returns the name of the value, if this module has one.
             pub const fn name(self) -> Option<&'static str> {

@@ -25,7 +25,7 @@ pub mod sct {
 macro_rules! statuses {
     ($($constant:ident = $sct:literal, $sc:literal, $text:literal;)*) => {
         impl Status {
-            $(#[doc = concat!("«", $text, "».")] pub const $constant: Self = Self::new($sct, $sc);)*
+            $(#[doc = concat!("“", $text, "”.")] pub const $constant: Self = Self::new($sct, $sc);)*
 
             /// Returns the name of the status, if this module has one. The command sets share status code type 1: where
             /// two of them use a value, the name gives both.
@@ -181,7 +181,7 @@ mod tests {
     fn prints_name_type_and_code() {
         assert_eq!(Status::INVALID_FIELD.to_string(), "invalid field (sct 0 sc 02h)");
         assert_eq!(Status::NO_PROGRAM.do_not_retry().to_string(), "no program (sct 1 sc 96h dnr)");
-        // Linux's NVME_SC_CMD_SET_NOT_SUPP is 129h. With status code type 0, this code means «FDP disabled».
+        // Linux's NVME_SC_CMD_SET_NOT_SUPP is 129h. With status code type 0, this code means “FDP disabled”.
         assert_eq!(Status::IO_COMMAND_SET_UNSUPPORTED.to_string(), "i/o command set not supported (sct 1 sc 29h)");
         assert_eq!(Status::new(7, 0xFE).to_string(), "unknown status (sct 7 sc feh)");
     }

@@ -176,7 +176,7 @@ fn bytes_of(field: &SharedField) -> &[u8] {
     field.view().bytes().expect("memory that this process can read")
 }
 
-/// A batch's memory belongs to its consumer, also in slots that a drive shares: writing ends no process, and changes no
+/// A batch's memory belongs to its consumer, even in slots that a drive shares: writing ends no process, and changes no
 /// later batch.
 #[test]
 #[allow(unsafe_code)]

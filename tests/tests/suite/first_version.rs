@@ -56,7 +56,7 @@ fn table(name: &str) -> Vec<Row> {
 fn difference(row: &Row, found: &[String]) -> Option<String> {
     let expected = row.now.as_ref().unwrap_or(&row.columns);
     if row.now.as_ref() == Some(&row.columns) {
-        return Some(format!("{}\n  «now» repeats the row above", row.arguments));
+        return Some(format!("{}\n  “now” repeats the row above", row.arguments));
     }
     let is_same = |(expected, found): (&String, &String)| expected == "-" || expected == found;
     let all_same = expected.len() == found.len() && expected.iter().zip(found).all(is_same);
