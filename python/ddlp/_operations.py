@@ -135,7 +135,41 @@ class RandomErasing:
     p: float = 0.5
     scale: tuple[float, float] = (0.02, 0.33)
     ratio: tuple[float, float] = (0.3, 3.3)
-    value: tuple[int, int, int] | str = (0, 0, 0)
+    value: int | tuple[int, int, int] | str = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class RandomRotation:
+    """Rotates the image counterclockwise by an angle that is drawn between two bounds (`degrees`)."""
+
+    degrees: float | tuple[float, float]
+    interpolation: str = "nearest"
+    expand: bool = False
+    center: tuple[float, float] | None = None
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class RandomAffine:
+    """Rotates, translates, scales and shears the image, each by a random amount."""
+
+    degrees: float | tuple[float, float]
+    translate: tuple[float, float] | None = None
+    scale: tuple[float, float] | None = None
+    shear: float | tuple[float, float] | tuple[float, float, float, float] | None = None
+    interpolation: str = "nearest"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+    center: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomPerspective:
+    """Moves the corners of the image inwards at random, with probability `p`."""
+
+    distortion_scale: float = 0.5
+    p: float = 0.5
+    interpolation: str = "bilinear"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
 
 
 Operation = (
@@ -156,6 +190,9 @@ Operation = (
     | RandomAdjustSharpness
     | Grayscale
     | RandomErasing
+    | RandomRotation
+    | RandomAffine
+    | RandomPerspective
 )
 
 # Names in TOML and JSON.
@@ -177,6 +214,9 @@ NAMES = {
     RandomAdjustSharpness: "random_adjust_sharpness",
     Grayscale: "grayscale",
     RandomErasing: "random_erasing",
+    RandomRotation: "random_rotation",
+    RandomAffine: "random_affine",
+    RandomPerspective: "random_perspective",
 }
 
 __all__ = [
@@ -198,4 +238,7 @@ __all__ = [
     "RandomAdjustSharpness",
     "Grayscale",
     "RandomErasing",
+    "RandomRotation",
+    "RandomAffine",
+    "RandomPerspective",
 ]

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::level::Level;
+use crate::level::{Level, for_levels};
 
 /// Pixels that change at once, as planes of floats.
 const BLOCK: usize = 64;
@@ -14,26 +14,6 @@ const WHITE: f32 = 255.999;
 
 /// Planes of a block: red, green and blue.
 type Planes = [[f32; BLOCK]; 3];
-
-/// Makes a function of code that is compiled for several sets of vector instructions.
-macro_rules! for_levels {
-    ($(#[$documentation:meta])* $name:ident = $code:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
-        $(#[$documentation])*
-        pub fn $name(level: Level, $($argument: $type),*) $(-> $result)? {
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2")]
-            fn avx2($($argument: $type),*) $(-> $result)? {
-                $code($($argument),*)
-            }
-            match level {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: the level proves that the processor has AVX2.
-                Level::Avx2(_) => unsafe { avx2($($argument),*) },
-                _ => $code($($argument),*),
-            }
-        }
-    };
-}
 
 for_levels! {
     /// Turns each value v into factor × v + plus, within 0 and 255 and without its fraction.

@@ -81,3 +81,25 @@ impl Level {
         }
     }
 }
+
+/// Makes a function of code that is compiled for several sets of vector instructions. The module must allow unsafe
+/// code, and import `Level`.
+macro_rules! for_levels {
+    ($(#[$documentation:meta])* $name:ident = $code:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+        $(#[$documentation])*
+        pub fn $name(level: Level, $($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            fn avx2($($argument: $type),*) $(-> $result)? {
+                $code($($argument),*)
+            }
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the level proves that the processor has AVX2.
+                Level::Avx2(_) => unsafe { avx2($($argument),*) },
+                _ => $code($($argument),*),
+            }
+        }
+    };
+}
+pub(crate) use for_levels;

@@ -13,7 +13,7 @@
 //! (other formats), `plan` (what is read of a sample), `raw` (uncompressed pixels), `rows` (pixels in bands), `planar`
 //! (images of three planes), `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `compiled`
 //! (a pipeline that is ready for samples), `steps` (which operations one pass does together), `passes` (which pixels
-//! each pass computes), `resize` (from bands to the output) and `level` (which vector instructions the processor has).
+//! each pass computes), `resize` (from bands to the output), [`warp`] (rotations and the like) and `level` (which vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
@@ -65,6 +65,7 @@ mod source;
 pub mod stages;
 mod steps;
 pub mod synthetic;
+pub mod warp;
 
 pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability};
 pub use compiled::CompiledPipeline;

@@ -8,6 +8,7 @@ use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
 use crate::limits::Scratch;
+use crate::warp::Warp;
 use serde::{Deserialize, Serialize};
 
 mod center_crop;
@@ -16,6 +17,7 @@ mod gaussian_blur;
 mod grayscale;
 mod numbers;
 mod random_adjust_sharpness;
+mod random_affine;
 mod random_autocontrast;
 mod random_crop;
 mod random_equalize;
@@ -23,8 +25,10 @@ mod random_erasing;
 mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
+mod random_perspective;
 mod random_posterize;
 mod random_resized_crop;
+mod random_rotation;
 mod random_solarize;
 mod random_vertical_flip;
 mod resize;
@@ -33,8 +37,9 @@ pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};
 pub use grayscale::Grayscale;
-pub use numbers::Fill;
+pub use numbers::{Degrees, Fill, Shear};
 pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
+pub use random_affine::RandomAffine;
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
 pub use random_crop::RandomCrop;
 pub use random_equalize::{Equalize, RandomEqualize};
@@ -42,8 +47,10 @@ pub use random_erasing::{Erase, Filling, RandomErasing};
 pub use random_grayscale::{Gray, RandomGrayscale};
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
+pub use random_perspective::RandomPerspective;
 pub use random_posterize::{Posterize, RandomPosterize};
 pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
+pub use random_rotation::RandomRotation;
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::Resize;
@@ -111,6 +118,8 @@ impl Effects for Listed {
 pub enum Effect {
     /// Moves pixels.
     Geometry(Piece),
+    /// Makes an image whose pixels come from anywhere in this one.
+    Warp(Warp),
     /// Changes the values of pixels, each on its own.
     Point(Point),
     /// Makes each pixel from several.
@@ -124,15 +133,16 @@ impl Effect {
             Self::Geometry(Piece { window, resize, .. }) => {
                 resize.or(window.map(|window| (window.width, window.height))).unwrap_or(before)
             }
+            Self::Warp(warp) => warp.size(),
             Self::Point(_) | Self::Area(_) => before,
         }
     }
 
-    /// Returns how the effect moves pixels, or `None` if it changes values.
+    /// Returns how the effect moves pixels, or `None` if it is no such effect.
     pub fn geometry(self) -> Option<Piece> {
         match self {
             Self::Geometry(piece) => Some(piece),
-            Self::Point(_) | Self::Area(_) => None,
+            Self::Warp(_) | Self::Point(_) | Self::Area(_) => None,
         }
     }
 }
@@ -151,6 +161,12 @@ pub struct Piece {
 impl Piece {
     pub(crate) fn cut(window: Window) -> Self {
         Self { window: Some(window), ..Self::default() }
+    }
+}
+
+impl From<Warp> for Effect {
+    fn from(warp: Warp) -> Self {
+        Self::Warp(warp)
     }
 }
 
@@ -385,6 +401,12 @@ operations! {
     Grayscale,
     /// Fills a random box of random area (`scale`) and ratio of height to width (`ratio`) with probability `p`.
     RandomErasing,
+    /// Rotates the image counterclockwise by an angle that is drawn between two bounds (`degrees`).
+    RandomRotation,
+    /// Rotates, translates, scales and shears the image, each by a random amount.
+    RandomAffine,
+    /// Moves the corners of the image inwards at random, with probability `p`.
+    RandomPerspective,
 }
 
 impl Operation {
@@ -427,6 +449,16 @@ fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
 
 pub(crate) fn check_probability(p: f64) -> Result<(), String> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { Err(format!("p = {p} is not a probability")) }
+}
+
+/// Checks a point that a warp leaves in place.
+pub(crate) fn check_center(center: Option<[f64; 2]>) -> Result<(), String> {
+    match center {
+        Some([x, y]) if x.abs().max(y.abs()) > f64::from(SIDE_MAX) || x.is_nan() || y.is_nan() => {
+            Err(format!("center [{x}, {y}] is not within {SIDE_MAX} pixels of the image's corner"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Makes a rectangle of an image by one change of values.

@@ -1,7 +1,7 @@
 //! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
 //! pass makes a pixel that the next pass does not read.
 //!
-//! A pass moves pixels (cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of
+//! A pass moves pixels (warps, cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of
 //! a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
 
 use std::mem;
@@ -13,6 +13,7 @@ use crate::ops::Cutout;
 use crate::resize::Scaler;
 use crate::rows::{Interleaved, Part, Rows};
 use crate::steps::{Change, Step, Steps};
+use crate::warp::{Warp, WarpMemory, Warped};
 
 mod plan;
 
@@ -33,12 +34,13 @@ pub(crate) struct Passes {
     /// Scratch memory of a change of values.
     between: Vec<u16>,
     scaler: Scaler,
+    warped: WarpMemory,
 }
 
 impl Passes {
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
-        let Self { before, after, padded, needed, changed, between, .. } = self;
+        let Self { before, after, padded, needed, changed, between, scaler, warped } = self;
         for buffer in [before, after, padded, needed, changed] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
@@ -47,7 +49,8 @@ impl Passes {
         if between.capacity() * size_of::<u16>() > kept {
             *between = Vec::new();
         }
-        self.scaler.trim(kept);
+        scaler.trim(kept);
+        warped.trim(kept);
     }
 
     /// Takes an image through the passes that are planned for its size.
@@ -67,14 +70,14 @@ impl Passes {
             let mut after = mem::take(&mut self.after);
             let size = (pass.made.width, pass.made.height);
             let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(size))? };
-            let changes = plan.changes(pass);
+            let (changes, warp) = (plan.changes(pass), plan.warp(pass));
             if index == 0 {
-                self.pass(image, pass, changes, limits, target)?;
+                self.pass(image, pass, (warp, changes), limits, target)?;
             } else {
                 let previous = &plan.passes[index - 1];
                 let size = (previous.part.width, previous.part.height);
                 let mut image = Part { size, part: previous.made, pixels: &before };
-                self.pass(&mut image, pass, changes, limits, target)?;
+                self.pass(&mut image, pass, (warp, changes), limits, target)?;
             }
             mem::swap(&mut before, &mut after);
             (self.before, self.after) = (before, after);
@@ -93,9 +96,9 @@ impl Passes {
         let (width, height) = image.size();
         let resize = (size != (width, height)).then_some(size);
         let step = Step::resizing((width, height), resize);
-        let steps = Steps { steps: vec![step], changes: Vec::new() };
+        let steps = Steps { steps: vec![step], ..Steps::default() };
         limits.check_memory(bytes_between(&steps, (width, height)))?;
-        self.pass(image, &Pass::new(step), &[], limits, out)
+        self.pass(image, &Pass::new(step), (None, &[]), limits, out)
     }
 
     /// Makes the rectangle that the next pass reads.
@@ -103,18 +106,18 @@ impl Passes {
         &mut self,
         image: &mut dyn Rows,
         pass: &Pass,
-        changes: &[Change],
+        (warp, changes): (Option<&Warp>, &[Change]),
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
         let Some(last_area) = changes.iter().rposition(|change| matches!(change, Change::Area(_))) else {
-            self.shift(image, pass, limits, out)?;
+            self.shift(image, pass, warp, limits, out)?;
             changes.iter().for_each(|change| change_points(change, out));
             return Ok(());
         };
         let (mut needed, mut changed) = (mem::take(&mut self.needed), mem::take(&mut self.changed));
         let moved = limits.resize(&mut needed, image_bytes((pass.moved.width, pass.moved.height)))?;
-        self.shift(image, pass, limits, moved)?;
+        self.shift(image, pass, warp, limits, moved)?;
         let mut rect = pass.moved;
         for (index, change) in changes.iter().enumerate() {
             match change {
@@ -139,8 +142,33 @@ impl Passes {
         Ok(())
     }
 
-    /// Cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of values need.
-    fn shift(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
+    /// Warps, cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of values need.
+    fn shift(
+        &mut self,
+        image: &mut dyn Rows,
+        pass: &Pass,
+        warp: Option<&Warp>,
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
+        let Some(warp) = warp else { return self.shift_unwarped(image, pass, limits, out) };
+        let mut memory = mem::take(&mut self.warped);
+        let mut image = Warped::new(image, warp, &mut memory, limits);
+        let is_cut = pass.step.resize.is_none() && !pass.step.flip && image.cut(pass.window(), out)?;
+        if !is_cut {
+            self.shift_unwarped(&mut image, pass, limits, out)?;
+        }
+        self.warped = memory;
+        Ok(())
+    }
+
+    fn shift_unwarped(
+        &mut self,
+        image: &mut dyn Rows,
+        pass: &Pass,
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
         let size = image.size();
         let window = pass.step.window;
         if let Some(resizing) = pass.resizing(size) {
@@ -173,9 +201,12 @@ fn image_bytes((width, height): (u32, u32)) -> u64 {
 }
 
 /// Returns the bytes of all images that the steps make between the source image and the output.
-fn bytes_between(Steps { steps, changes }: &Steps, mut size: (u32, u32)) -> u64 {
+fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> u64 {
     let mut total = 0u64;
     for (index, step) in steps.iter().enumerate() {
+        if step.warp.is_some() {
+            total = total.saturating_add(image_bytes(size));
+        }
         if let Some((width, _)) = step.resize {
             total = total.saturating_add(image_bytes((width, step.window.height)));
             if !step.window.lies_within(size) {

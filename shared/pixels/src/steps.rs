@@ -6,10 +6,13 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::Window;
 use crate::ops::{Area, Effect, Effects, Piece, Point};
+use crate::warp::Warp;
 
-/// One pass over pixels: cut out, resize, mirror, change values.
+/// One pass over pixels: warp, cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// Place in [`Steps::warps`] of the warp that the image goes through, or `None` to leave the image as it is.
+    pub warp: Option<u16>,
     /// Box that is cut out of the image.
     pub window: Window,
     /// Width and height that the cut-out is resized to, or `None` to keep its size.
@@ -37,6 +40,8 @@ pub struct Steps {
     pub steps: Vec<Step>,
     /// The changes of values of all steps, in order.
     pub changes: Vec<Change>,
+    /// The warps of all steps, in order.
+    pub warps: Vec<Warp>,
 }
 
 /// The steps while operations are drawn.
@@ -55,6 +60,7 @@ impl Effects for Drawing<'_> {
         let Self { steps, step } = self;
         match effect.into() {
             Effect::Geometry(piece) => steps.take(step, piece),
+            Effect::Warp(warp) => steps.warp(step, warp),
             Effect::Point(point) => steps.change(step, Change::Point(point)),
             Effect::Area(area) => steps.change(step, Change::Area(area)),
         }
@@ -65,7 +71,8 @@ impl Step {
     fn untouched(size: (u32, u32), changes: usize) -> Self {
         // A pipeline has far fewer operations.
         let next = changes as u16;
-        Self { window: Window::whole(size.0, size.1), resize: None, flip: false, changes: (next, next) }
+        let window = Window::whole(size.0, size.1);
+        Self { warp: None, window, resize: None, flip: false, changes: (next, next) }
     }
 
     /// Returns the step that resizes a whole image, or leaves its size if `to` is `None`.
@@ -89,6 +96,7 @@ impl Steps {
     pub fn draw(&mut self, pipeline: &CompiledPipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
         self.steps.clear();
         self.changes.clear();
+        self.warps.clear();
         let mut drawing = Drawing { steps: self, step: Step::untouched(size, 0) };
         pipeline.draw(draw, &mut drawing)?;
         let last = drawing.step;
@@ -100,7 +108,7 @@ impl Steps {
     fn take(&mut self, step: &mut Step, piece: Piece) {
         let before = step.size();
         if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
-            if *step != Step::untouched(before, self.changes.len()) {
+            if *step != (Step { warp: step.warp, ..Step::untouched(before, self.changes.len()) }) {
                 self.begin_next(step);
             }
             step.window = window;
@@ -118,6 +126,16 @@ impl Steps {
             }
             step.flip ^= true;
         }
+    }
+
+    fn warp(&mut self, step: &mut Step, warp: Warp) {
+        if *step != Step::untouched(step.size(), self.changes.len()) {
+            self.begin_next(step);
+        }
+        // A pipeline has far fewer operations.
+        let place = self.warps.len() as u16;
+        *step = Step { warp: Some(place), ..Step::untouched(warp.size(), self.changes.len()) };
+        self.warps.push(warp);
     }
 
     fn change(&mut self, step: &mut Step, change: Change) {

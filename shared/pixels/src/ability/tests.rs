@@ -19,7 +19,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 30] = [
+const EXPECTED: [&str; 33] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 d795af543a9559fe the operation RandomResizedCrop",
@@ -39,6 +39,9 @@ const EXPECTED: [&str; 30] = [
     "010e 6324f025525bed5c the operation RandomAdjustSharpness",
     "010f eba1be23b6fb9175 the operation Grayscale",
     "0110 763088f808c4e3de the operation RandomErasing",
+    "0111 50a3a37749d4214a the operation RandomRotation",
+    "0112 0bdab1edfd3e8f85 the operation RandomAffine",
+    "0113 c54e3459e0468b05 the operation RandomPerspective",
     "0200 bb2528c30fdc0f10 JPEG files",
     "0201 f300359d810cecd5 PNG files",
     "0202 b5af08963f21491d WebP files",

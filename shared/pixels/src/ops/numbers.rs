@@ -64,6 +64,66 @@ pub(super) fn whole(number: f64) -> Option<u32> {
     (f64::from(whole) == number).then_some(whole)
 }
 
+/// Bounds of an angle in degrees. In a description, one number x stands for −x and x.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Degrees(pub [f64; 2]);
+
+/// Largest angle, in degrees.
+const DEGREES_MAX: f64 = 360.0;
+
+impl Degrees {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self([low, high]) = *self;
+        // Comparisons with NaN are false.
+        if -DEGREES_MAX <= low && low <= high && high <= DEGREES_MAX {
+            return Ok(());
+        }
+        Err(format!("degrees [{low}, {high}] is not a range within [-{DEGREES_MAX}, {DEGREES_MAX}]"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Degrees {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        read(deserializer, "a number of 0 or more, or two bounds", |given| match given {
+            Numbers::One(number) => (number >= 0.0).then_some(Self([-number, number])),
+            Numbers::List(bounds) => bounds.as_array().copied().map(Self),
+        })
+    }
+}
+
+/// Bounds of the angles of shears in degrees: parallel to the x axis, then parallel to the y axis. In a description,
+/// one number x stands for −x and x along the x axis, and two numbers are the bounds along the x axis.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Shear(pub [f64; 4]);
+
+impl Shear {
+    pub(super) fn check(&self) -> Result<(), String> {
+        for bounds in self.0.chunks(2) {
+            let [low, high] = [bounds[0], bounds[1]];
+            if !(-90.0 < low && low <= high && high < 90.0) {
+                return Err(format!("shear [{low}, {high}] is not a range within (-90, 90)"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Shear {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        read(deserializer, "a number of 0 or more, or two or four bounds", |given| match given {
+            Numbers::One(number) => (number >= 0.0).then_some(Self([-number, number, 0.0, 0.0])),
+            Numbers::List(&[low, high]) => Some(Self([low, high, 0.0, 0.0])),
+            Numbers::List(bounds) => bounds.as_array().copied().map(Self),
+        })
+    }
+}
+
 /// Red, green and blue of the pixels outside an image, from 0 to 255. In a description, one number stands for all three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fill(pub [u8; 3]);

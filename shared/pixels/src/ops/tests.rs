@@ -65,13 +65,13 @@ fn described(examples: &[Operation]) -> (String, Vec<String>) {
             let tagged = Value::Object([(key.clone(), parameters.into())].into_iter().collect());
             serde_json::from_value::<Operation>(tagged)
         };
-        let is_list_or_number = parameters[name].is_array() && read(Some(0.5.into())).is_ok();
-        let number = if is_list_or_number { "float | " } else { "" };
-        let mut types: Vec<String> = all.iter().map(|parameters| annotation(&parameters[name])).collect();
+        let forms = all.iter().flat_map(|parameters| forms(&parameters[name]));
+        let mut types: Vec<String> =
+            forms.filter(|form| read(Some(form.clone())).is_ok()).map(|form| annotation(&form)).collect();
         types.sort_by_key(|annotation| annotation == "None");
         let mut seen = HashSet::new();
         types.retain(|annotation| seen.insert(annotation.clone()));
-        let annotated = format!("{name}: {number}{}", types.join(" | "));
+        let annotated = format!("{name}: {}", types.join(" | "));
         match read(None) {
             Ok(operation) => {
                 format!("{annotated} = {}", literal(&serde_json::to_value(operation).unwrap()[&key][name]))
@@ -89,6 +89,22 @@ fn tagged(operation: &Operation) -> (String, Value) {
         Value::Object(tagged) => tagged.into_iter().next().unwrap(),
         other => panic!("an operation is a table: {other}"),
     }
+}
+
+/// Returns the forms that a parameter may have whose value in an example is this one: a number or lists of numbers, and
+/// no value at all. Numbers are ones.
+fn forms(value: &Value) -> Vec<Value> {
+    let one = match value {
+        Value::Array(values) => &values[0],
+        value => value,
+    };
+    let one: Value = match one {
+        Value::Number(number) if number.is_f64() => 1.0.into(),
+        Value::Number(_) => 1.into(),
+        other => return vec![other.clone(), Value::Null],
+    };
+    let lists = [2, 3, 4].map(|length| Value::Array(vec![one.clone(); length]));
+    [one].into_iter().chain(lists).chain([Value::Null]).collect()
 }
 
 fn annotation(value: &Value) -> String {

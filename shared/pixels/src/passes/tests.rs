@@ -7,13 +7,16 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    CenterCrop, ColorJitter, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece, RandomAdjustSharpness,
-    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
-    RandomPosterize, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
+    CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece,
+    RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing,
+    RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize, RandomResizedCrop,
+    RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, Shear,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
+use crate::rows::Band;
 use crate::synthetic;
+use crate::warp::{Interpolation, WarpMemory, Warped};
 
 /// Size and pixels of an image between two steps.
 type Image = ((u32, u32), Vec<u8>);
@@ -48,6 +51,18 @@ fn alone((size, mut pixels): Image, effect: Effect) -> Image {
     let whole = Rect { x: 0, y: 0, width: size.0, height: size.1 };
     match effect {
         Effect::Geometry(piece) => moved((size, pixels), piece),
+        Effect::Warp(warp) => {
+            let mut out = Vec::new();
+            let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
+            let mut memory = WarpMemory::default();
+            let mut take = |band: Band<'_>| {
+                (0..band.rows).for_each(|row| out.extend_from_slice(band.row(row, warp.size().0)));
+                Ok(())
+            };
+            let whole = Rect { x: 0, y: 0, width: warp.size().0, height: warp.size().1 };
+            Warped::new(&mut image, &warp, &mut memory, Limits::default()).read(whole, &mut take).unwrap();
+            (warp.size(), out)
+        }
         Effect::Point(point) => {
             point.change(&mut pixels);
             (size, pixels)
@@ -65,6 +80,27 @@ fn alone((size, mut pixels): Image, effect: Effect) -> Image {
 fn color_jitter(strength: f64) -> ColorJitter {
     let contrast = if strength < 1.0 { Default::default() } else { strength.into() };
     ColorJitter { brightness: strength.into(), contrast, saturation: strength.into(), hue: (strength / 4.0).into() }
+}
+
+fn interpolation() -> impl Strategy<Value = Interpolation> {
+    prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear)]
+}
+
+fn affine((interpolation, most): (Interpolation, f64)) -> RandomAffine {
+    RandomAffine {
+        degrees: Degrees([-90.0, 90.0]),
+        translate: Some([0.3, 0.2]),
+        scale: Some([1.0 / most, most]),
+        shear: Some(Shear([-20.0, 20.0, 0.0, 5.0])),
+        interpolation,
+        fill: Fill([1, 2, 3]),
+        center: None,
+    }
+}
+
+fn rotation((interpolation, expand): (Interpolation, bool)) -> RandomRotation {
+    let (degrees, center, fill) = (Degrees([-180.0, 180.0]), Some([3.0, 4.0]), Fill([9; 3]));
+    RandomRotation { degrees, interpolation, expand, center, fill }
 }
 
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
@@ -87,6 +123,11 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomVerticalFlip { p: 0.5 }.into()),
         (0u8..=8).prop_map(|bits| RandomPosterize { bits, p: 0.5 }.into()),
         (0.0..256.0f64).prop_map(|threshold| RandomSolarize { threshold, p: 0.5 }.into()),
+        (interpolation(), any::<bool>()).prop_map(|values| rotation(values).into()),
+        (interpolation(), 1.0..4.0f64).prop_map(|values| affine(values).into()),
+        (interpolation(), 0.0..1.0f64).prop_map(|(interpolation, distortion_scale)| {
+            RandomPerspective { distortion_scale, p: 0.7, interpolation, fill: Fill([7; 3]) }.into()
+        }),
         (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
     ]
 }

@@ -1,0 +1,173 @@
+//! Makes the pixels of a warp from a rectangle of the image.
+
+#![allow(unsafe_code)]
+
+use super::{Interpolation, Warp};
+use crate::geometry::Rect;
+use crate::level::{Level, for_levels};
+
+/// Pixels whose places are computed at once.
+const BLOCK: usize = 64;
+/// Bits behind the binary point of a place, for bilinear interpolation.
+const PLACE_BITS: u32 = 11;
+const ONE: i64 = 1 << PLACE_BITS;
+
+/// A rectangle of an image, as rows that may be wider than the rectangle.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Width and height of the image.
+    pub size: (u32, u32),
+    pub rect: Rect,
+    /// Columns of `pixels`.
+    pub columns: u32,
+    /// Column of `pixels` at which the rectangle begins.
+    pub left: u32,
+    pub pixels: &'a [u8],
+}
+
+impl View<'_> {
+    /// Returns whether a pixel lies within the image.
+    fn has(&self, x: i64, y: i64) -> bool {
+        (0..i64::from(self.size.0)).contains(&x) && (0..i64::from(self.size.1)).contains(&y)
+    }
+
+    /// Returns the index of a pixel's first value. The pixel has to lie in the rectangle.
+    fn index(&self, x: i64, y: i64) -> usize {
+        let row = y - i64::from(self.rect.y);
+        let column = x - i64::from(self.rect.x) + i64::from(self.left);
+        (row * i64::from(self.columns) + column) as usize * 3
+    }
+
+    /// Returns a pixel, or `fill` for one outside the image.
+    fn pixel(&self, x: i64, y: i64, fill: [u8; 3]) -> [u8; 3] {
+        if !self.has(x, y) {
+            return fill;
+        }
+        let at = self.index(x, y);
+        [self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]]
+    }
+}
+
+for_levels! {
+    /// Makes the rectangle `made` of a warp's result. `from` has the pixels that the warp needs for the rectangle.
+    make = make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8])
+}
+
+#[inline(always)]
+fn make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8]) {
+    match (warp.sampling.interpolation, warp.is_affine()) {
+        (Interpolation::Nearest, true) => make_by::<true>(warp, &from, made, out, 1.0, nearest),
+        (Interpolation::Nearest, false) => make_by::<false>(warp, &from, made, out, 1.0, nearest),
+        (Interpolation::Bilinear, true) => make_by::<true>(warp, &from, made, out, ONE as f64, bilinear),
+        (Interpolation::Bilinear, false) => make_by::<false>(warp, &from, made, out, ONE as f64, bilinear),
+    }
+}
+
+/// Places in the image, in units of a part of a pixel.
+type Places = [[i64; BLOCK]; 2];
+
+#[inline(always)]
+fn make_by<const AFFINE: bool>(
+    warp: &Warp,
+    from: &View<'_>,
+    made: Rect,
+    out: &mut [u8],
+    scale: f64,
+    block: impl Fn(&View<'_>, &Places, [u8; 3], &mut [[u8; 3]]),
+) {
+    let mut places = [[0; BLOCK]; 2];
+    for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
+        for (number, pixels) in (0..).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
+            find::<AFFINE>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
+            block(from, &places, warp.sampling.fill, pixels);
+        }
+    }
+}
+
+/// Finds the places of the pixels from one to the right. Limits them to less than two pixels outside of the image.
+#[inline(always)]
+fn find<const AFFINE: bool>(warp: &Warp, size: (u32, u32), (x, y): (u32, u32), scale: f64, places: &mut Places) {
+    let (first, y) = (f64::from(x), f64::from(y));
+    let [across, down, n] = warp.matrix.map(|[of_x, of_y, one]| (of_x, of_y * y + one));
+    let [most_x, most_y] = [size.0, size.1].map(|length| f64::from(length) + 1.0);
+    let [of_x, of_y] = places;
+    for (at, (to_x, to_y)) in of_x.iter_mut().zip(of_y).enumerate() {
+        let x = first + at as i32 as f64;
+        let [mut place_x, mut place_y] = [across.0 * x + across.1, down.0 * x + down.1];
+        if !AFFINE {
+            let n = n.0 * x + n.1;
+            (place_x, place_y) = (place_x / n, place_y / n);
+        }
+        *to_x = whole(within(place_x, most_x) * scale);
+        *to_y = whole(within(place_y, most_y) * scale);
+    }
+}
+
+/// Returns the value, limited to −2 and `most`; −2 if it is NaN.
+#[inline(always)]
+fn within(value: f64, most: f64) -> f64 {
+    let value = if value > -2.0 { value } else { -2.0 };
+    if value < most { value } else { most }
+}
+
+/// Rounds a value below 2⁵¹ half to even. The sum with a number that has no bits for a fraction rounds that way.
+#[inline(always)]
+fn whole(value: f64) -> i64 {
+    const LARGE: f64 = (3u64 << 51) as f64;
+    (value + LARGE).to_bits() as i64 - LARGE.to_bits() as i64
+}
+
+#[inline(always)]
+fn nearest(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8; 3]]) {
+    for (pixel, (&x, &y)) in out.iter_mut().zip(of_x.iter().zip(of_y)) {
+        *pixel = from.pixel(x, y, fill);
+    }
+}
+
+#[inline(always)]
+fn bilinear(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8; 3]]) {
+    let stride = from.columns as usize * 3;
+    for (pixel, (&place_x, &place_y)) in out.iter_mut().zip(of_x.iter().zip(of_y)) {
+        let (x, y) = (place_x >> PLACE_BITS, place_y >> PLACE_BITS);
+        let (right, lower) = ((place_x & (ONE - 1)) as u32, (place_y & (ONE - 1)) as u32);
+        let weights = [(ONE as u32 - right, right), (ONE as u32 - lower, lower)];
+        *pixel = if from.has(x, y) && from.has(x + 1, y + 1) {
+            let at = from.index(x, y);
+            let sums = blend(weights, [at, at + stride].map(|at| &from.pixels[at..at + 6]));
+            sums.map(|sum| ((sum + (1 << (2 * PLACE_BITS - 1))) >> (2 * PLACE_BITS)) as u8)
+        } else {
+            at_edge(from, weights, (x, y), fill)
+        };
+    }
+}
+
+/// Weights of the left and the right pixel, and of the upper and the lower one. Each pair adds up to `ONE`.
+type PixelWeights = [(u32, u32); 2];
+
+/// Blends two pixels of each of two rows. The values have twice `PLACE_BITS` bits behind the binary point.
+#[inline(always)]
+fn blend([(left, right), (upper, lower)]: PixelWeights, [upper_row, lower_row]: [&[u8]; 2]) -> [u32; 3] {
+    std::array::from_fn(|channel| {
+        let along = |row: &[u8]| u32::from(row[channel]) * left + u32::from(row[channel + 3]) * right;
+        along(upper_row) * upper + along(lower_row) * lower
+    })
+}
+
+/// Returns the value of a place where some of the four pixels lie outside the image. As torchvision does it: the image
+/// is blended with black there, and the result with the fill colour, by the same weight.
+#[cold]
+fn at_edge(from: &View<'_>, weights: PixelWeights, (x, y): (i64, i64), fill: [u8; 3]) -> [u8; 3] {
+    let rows = [y, y + 1].map(|y| [x, x + 1].map(|x| from.pixel(x, y, [0; 3])));
+    let sums = blend(weights, [rows[0].as_flattened(), rows[1].as_flattened()]);
+    let [across, down] = weights;
+    let inside = |x: i64, y: i64, weight: u32| if from.has(x, y) { u64::from(weight) } else { 0 };
+    let inside = inside(x, y, across.0 * down.0)
+        + inside(x + 1, y, across.1 * down.0)
+        + inside(x, y + 1, across.0 * down.1)
+        + inside(x + 1, y + 1, across.1 * down.1);
+    let one = 1u64 << (2 * PLACE_BITS);
+    std::array::from_fn(|channel| {
+        let sum = u64::from(sums[channel]) * inside + u64::from(fill[channel]) * (one - inside) * one;
+        ((sum + one * one / 2) / (one * one)) as u8
+    })
+}
