@@ -14,6 +14,8 @@ const WHITE: f32 = 255.999;
 
 /// Planes of a block: red, green and blue.
 type Planes = [[f32; BLOCK]; 3];
+/// The pixels of a block.
+type Block = [[u8; 3]; BLOCK];
 
 for_levels! {
     /// Turns each value v into factor × v + plus, within 0 and 255 and without its fraction.
@@ -77,18 +79,38 @@ fn scale_values(pixels: &mut [u8], factor: f32, plus: f32) {
 
 #[inline(always)]
 fn sum_gray_values(pixels: &[u8]) -> u64 {
-    let (pixels, _) = pixels.as_chunks::<3>();
-    let gray = |&[red, green, blue]: &[u8; 3]| gray(red.into(), green.into(), blue.into());
-    // The sum of the gray values of one part fits 32 bits.
-    pixels.chunks(1 << 16).map(|part| part.iter().map(gray).sum::<i32>() as u64).sum()
+    let (blocks, rest) = pixels.as_chunks::<3>().0.as_chunks::<BLOCK>();
+    let of_block = |block: &Block| grays(block).into_iter().map(u64::from).sum::<u64>();
+    let of_rest = rest.iter().map(|&pixel| u64::from(gray_of(pixel)));
+    blocks.iter().map(of_block).sum::<u64>() + of_rest.sum::<u64>()
 }
 
 #[inline(always)]
 fn make_gray_values(pixels: &mut [u8]) {
-    for pixel in pixels.as_chunks_mut::<3>().0 {
-        let [red, green, blue] = pixel.map(f32::from);
-        *pixel = [gray(red, green, blue) as u8; 3];
+    let (blocks, rest) = pixels.as_chunks_mut::<3>().0.as_chunks_mut::<BLOCK>();
+    for block in blocks {
+        let grays = grays(block);
+        for (pixel, gray) in block.iter_mut().zip(grays) {
+            *pixel = [gray; 3];
+        }
     }
+    rest.iter_mut().for_each(|pixel| *pixel = [gray_of(*pixel); 3]);
+}
+
+#[inline(always)]
+fn gray_of(pixel: [u8; 3]) -> u8 {
+    let [red, green, blue] = pixel.map(f32::from);
+    gray(red, green, blue) as u8
+}
+
+/// Returns the gray values of a block. Separates the channels before they become floats, which compiles to shuffles.
+#[inline(always)]
+fn grays(block: &Block) -> [u8; BLOCK] {
+    let mut planes = [[0; BLOCK]; 3];
+    for at in 0..BLOCK {
+        [planes[0][at], planes[1][at], planes[2][at]] = block[at];
+    }
+    std::array::from_fn(|at| gray_of([planes[0][at], planes[1][at], planes[2][at]]))
 }
 
 #[inline(always)]

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn numbers_keep_their_meaning() {
         let kinds = FieldKind::ALL.map(|kind| (kind.code(), kind.name()));
-        assert_eq!(kinds, [(0, "image"), (1, "label")]);
+        assert_eq!(kinds, [(0, "image"), (1, "label"), (2, "vector")]);
         let dtypes = DType::ALL.map(|dtype| (dtype.code(), dtype.name(), dtype.bytes()));
         let expected = [(0, "uint8", 1), (1, "float16", 2), (2, "bfloat16", 2), (3, "float32", 4), (4, "int64", 8)];
         assert_eq!(dtypes, expected);
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(FieldKind::ALL.map(|kind| FieldKind::from_code(kind.code())), FieldKind::ALL.map(Some));
         assert_eq!(DType::ALL.map(|dtype| DType::from_code(dtype.code())), DType::ALL.map(Some));
         assert_eq!(ImageLayout::ALL.map(|layout| ImageLayout::from_code(layout.code())), ImageLayout::ALL.map(Some));
-        assert_eq!((FieldKind::from_code(2), DType::from_code(5), ImageLayout::from_code(2)), (None, None, None));
+        assert_eq!((FieldKind::from_code(3), DType::from_code(5), ImageLayout::from_code(2)), (None, None, None));
     }
 
     #[test]

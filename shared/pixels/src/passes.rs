@@ -8,7 +8,9 @@ use std::mem;
 
 use crate::error::PixelError;
 use crate::geometry::Window;
+use crate::level::Level;
 use crate::limits::{Limits, Scratch};
+use crate::mirror::mirror;
 use crate::ops::Cutout;
 use crate::resize::Scaler;
 use crate::rows::{Interleaved, Part, Rows};
@@ -175,17 +177,13 @@ impl Passes {
             self.scaler.resize(image, &resizing, limits, out)
         } else if let Some(resizing) = pass.resizing_of_cut_out() {
             let pixels = limits.resize(&mut self.padded, image_bytes((window.width, window.height)))?;
-            cut(image, window, pixels)?;
+            cut(image, window, false, pixels)?;
             let mut cut_out = Interleaved { width: window.width, height: window.height, pixels };
             self.scaler.resize(&mut cut_out, &resizing, limits, out)
         } else if image.cut_directly(pass.window(), pass.step.flip, out) {
             Ok(())
         } else {
-            cut(image, pass.window(), out)?;
-            if pass.step.flip {
-                mirror(out, pass.moved.width);
-            }
-            Ok(())
+            cut(image, pass.window(), pass.step.flip, out)
         }
     }
 }
@@ -226,8 +224,8 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
     total
 }
 
-/// Copies a window of an image into `out`; pixels outside the image are zero.
-fn cut(image: &mut dyn Rows, window: Window, out: &mut [u8]) -> Result<(), PixelError> {
+/// Copies a window of an image into `out`, mirrored if `flip` is set; pixels outside the image are zero.
+fn cut(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8]) -> Result<(), PixelError> {
     let row_bytes = window.width as usize * 3;
     let Some(rect) = window.visible(image.size()) else {
         out.fill(0);
@@ -236,24 +234,23 @@ fn cut(image: &mut dyn Rows, window: Window, out: &mut [u8]) -> Result<(), Pixel
     if !window.lies_within(image.size()) {
         out.fill(0);
     }
-    let left = (i64::from(rect.x) - window.x) as usize * 3;
+    let before = (i64::from(rect.x) - window.x) as usize;
+    let left = 3 * if flip { (window.width - rect.width) as usize - before } else { before };
+    let level = Level::best();
     let top = (i64::from(rect.y) - window.y) as usize;
     image.read(rect, &mut |band| {
         for y in 0..band.rows {
             let start = (top + (band.y + y) as usize) * row_bytes + left;
             let row = band.row(y, rect.width);
-            out[start..start + row.len()].copy_from_slice(row);
+            let out = &mut out[start..start + row.len()];
+            if flip {
+                mirror(level, row, out);
+            } else {
+                out.copy_from_slice(row);
+            }
         }
         Ok(())
     })
-}
-
-/// Mirrors RGB rows left to right in place.
-fn mirror(pixels: &mut [u8], width: u32) {
-    for row in pixels.chunks_exact_mut(width as usize * 3) {
-        let (pixels, _) = row.as_chunks_mut::<3>();
-        pixels.reverse();
-    }
 }
 
 #[cfg(test)]

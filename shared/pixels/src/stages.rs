@@ -11,6 +11,7 @@ use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
 use crate::level::Level;
 use crate::limits::Limits;
+use crate::passes::{PassPlan, Passes};
 use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
 use crate::rows::{Band, Interleaved, Rows};
@@ -22,6 +23,8 @@ pub struct Stages {
     baseline: BaselineDecoder,
     band: Vec<u8>,
     scaler: Scaler,
+    plan: PassPlan,
+    passes: Passes,
 }
 
 /// A rectangle of an image: x, y, width, height.
@@ -34,6 +37,8 @@ impl Default for Stages {
             baseline: BaselineDecoder::new(Level::best()),
             band: Vec::new(),
             scaler: Scaler::default(),
+            plan: PassPlan::default(),
+            passes: Passes::default(),
         }
     }
 }
@@ -74,6 +79,14 @@ impl Stages {
         let resizing = Resizing { rect, size: target, part, mirrored: false };
         let mut image = Interleaved { width: size.0, height: size.1, pixels };
         self.scaler.resize(&mut image, &resizing, Limits::default(), out).expect("an image in memory");
+    }
+
+    /// Takes an image of `size` in memory through a pipeline.
+    pub fn apply(&mut self, pixels: &[u8], size: (u32, u32), pipeline: &CompiledPipeline, draw: Draw, out: &mut [u8]) {
+        self.plan.clear();
+        self.plan.draw(pipeline, size, draw).expect("a pipeline for this image");
+        let mut image = Interleaved { width: size.0, height: size.1, pixels };
+        self.passes.run(&mut image, &self.plan, Limits::default(), out).expect("an image in memory");
     }
 
     /// Decodes a rectangle by libjpeg.

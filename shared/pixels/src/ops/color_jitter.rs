@@ -131,6 +131,29 @@ pub struct Jitter([Option<Adjustment>; 4]);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JitterOfWhole(Jitter);
 
+impl Jitter {
+    const fn one(adjustment: Adjustment) -> Self {
+        Self([Some(adjustment), None, None, None])
+    }
+
+    /// Returns the change of the brightness alone.
+    pub fn brightness(factor: f64) -> Self {
+        Self::one(Adjustment::Brightness(factor))
+    }
+
+    /// Returns the change of the saturation alone.
+    pub fn saturation(factor: f64) -> Self {
+        Self::one(Adjustment::Saturation(factor))
+    }
+}
+
+impl JitterOfWhole {
+    /// Returns the change of the contrast alone.
+    pub fn contrast(factor: f64) -> Self {
+        Self(Jitter::one(Adjustment::Contrast(factor)))
+    }
+}
+
 impl ColorJitter {
     /// Returns whether the operation leaves every image as it is.
     fn does_nothing(&self) -> bool {

@@ -4,7 +4,10 @@ use super::{Cutout, Effects, MakeArea, Operate, Scratch};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Rect;
+use crate::level::Level;
 use serde::{Deserialize, Serialize};
+
+mod blur;
 
 /// Longest kernel, in pixels.
 const KERNEL_MAX: u32 = 63;
@@ -13,8 +16,6 @@ const RADIUS_MAX: usize = KERNEL_MAX as usize / 2;
 const SIGMA_MAX: f64 = 1000.0;
 /// Bits behind the binary point of a weight.
 const WEIGHT_BITS: u32 = 16;
-/// Bits behind the binary point of a value between the two passes.
-const BETWEEN_BITS: u32 = 8;
 
 /// Blurs by a Gaussian function whose standard deviation is drawn evenly between two bounds.
 ///
@@ -111,44 +112,33 @@ impl MakeArea for Blur {
     }
 
     fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError> {
-        let weights = &self.weights()[..=self.radius as usize];
-        let values = made.width as usize * 3;
+        let (level, weights) = (Level::best(), &self.weights()[..=self.radius as usize]);
+        let (values, radius) = (made.width as usize * 3, self.radius as usize);
         let rows = from.rect.y..from.rect.y + from.rect.height;
-        let scratch = scratch.values(values * rows.len())?;
-        for (y, blurred) in rows.clone().zip(scratch.chunks_exact_mut(values)) {
-            blur_row(from, y, made, weights, blurred);
+        let (padded, blurred) =
+            scratch.values(values + 6 * radius + values * rows.len())?.split_at_mut(values + 6 * radius);
+        for (y, blurred) in rows.clone().zip(blurred.chunks_exact_mut(values)) {
+            pad_row(from, y, made, self.radius, padded);
+            blur::across(level, padded, weights, blurred);
         }
-        let blurred = |y: u32| &scratch[(y - rows.start) as usize * values..][..values];
-        for (y, row) in (made.y..).zip(out.chunks_exact_mut(values)) {
-            let middle = blurred(y);
-            for (at, value) in row.iter_mut().enumerate() {
-                let mut sum = (1 << (WEIGHT_BITS + BETWEEN_BITS - 1)) + weights[0] * u32::from(middle[at]);
-                for (distance, weight) in (1..).zip(&weights[1..]) {
-                    let above = blurred(mirrored(i64::from(y) - distance, from.size.1))[at];
-                    let below = blurred(mirrored(i64::from(y) + distance, from.size.1))[at];
-                    sum += weight * (u32::from(above) + u32::from(below));
-                }
-                *value = (sum >> (WEIGHT_BITS + BETWEEN_BITS)) as u8;
+        let row = |y: u32| &blurred[(y - rows.start) as usize * values..][..values];
+        let mut around = [&[][..]; 2 * RADIUS_MAX + 1];
+        for (y, out) in (made.y..).zip(out.chunks_exact_mut(values)) {
+            for (distance, place) in (-(self.radius as i64)..).zip(&mut around[..=2 * radius]) {
+                *place = row(mirrored(i64::from(y) + distance, from.size.1));
             }
+            blur::down(level, &around[..=2 * radius], weights, out);
         }
         Ok(())
     }
 }
 
-/// Blurs the part of a row that `made` covers.
-fn blur_row(from: &Cutout<'_>, y: u32, made: Rect, weights: &[u32], blurred: &mut [u16]) {
+/// Copies a row with as many pixels on both sides of `made` as the kernel reaches.
+fn pad_row(from: &Cutout<'_>, y: u32, made: Rect, radius: u32, padded: &mut [u16]) {
     let pixels = from.row(y).as_chunks::<3>().0;
-    let pixel = |x: i64| pixels[(mirrored(x, from.size.0) - from.rect.x) as usize];
-    for (x, to) in (i64::from(made.x)..).zip(blurred.as_chunks_mut::<3>().0) {
-        let mut sums = pixel(x).map(|value| weights[0] * u32::from(value));
-        for (distance, weight) in (1..).zip(&weights[1..]) {
-            let (left, right) = (pixel(x - distance), pixel(x + distance));
-            for channel in 0..3 {
-                sums[channel] += weight * (u32::from(left[channel]) + u32::from(right[channel]));
-            }
-        }
-        let half = 1 << (WEIGHT_BITS - BETWEEN_BITS - 1);
-        *to = sums.map(|sum| ((sum + half) >> (WEIGHT_BITS - BETWEEN_BITS)) as u16);
+    let first = i64::from(made.x) - i64::from(radius);
+    for (x, to) in (first..).zip(padded.as_chunks_mut::<3>().0) {
+        *to = pixels[(mirrored(x, from.size.0) - from.rect.x) as usize].map(u16::from);
     }
 }
 

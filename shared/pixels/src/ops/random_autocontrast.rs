@@ -57,17 +57,32 @@ impl MakeArea for Autocontrast {
         _scratch: &mut Scratch<'_>,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        let (mut least, mut most) = ([u8::MAX; 3], [0; 3]);
-        for pixel in from.pixels.as_chunks::<3>().0 {
-            for channel in 0..3 {
-                least[channel] = least[channel].min(pixel[channel]);
-                most[channel] = most[channel].max(pixel[channel]);
-            }
-        }
+        let [least, most] = extremes(from.pixels);
         let tables: [[u8; 256]; 3] = std::array::from_fn(|channel| table(least[channel], most[channel]));
         from.look_up(made, &tables, out);
         Ok(())
     }
+}
+
+/// Returns the smallest and the largest value of each channel.
+fn extremes(pixels: &[u8]) -> [[u8; 3]; 2] {
+    /// Values that are compared together: a multiple of three.
+    const VALUES: usize = 96;
+    let (mut least, mut most) = ([u8::MAX; VALUES], [0; VALUES]);
+    let (blocks, rest) = pixels.as_chunks::<VALUES>();
+    for block in blocks {
+        for at in 0..VALUES {
+            least[at] = least[at].min(block[at]);
+            most[at] = most[at].max(block[at]);
+        }
+    }
+    for (at, &value) in rest.iter().enumerate() {
+        least[at] = least[at].min(value);
+        most[at] = most[at].max(value);
+    }
+    let every_third = |first: usize| (first..VALUES).step_by(3);
+    let least = [0, 1, 2].map(|first| every_third(first).map(|at| least[at]).min().unwrap_or(u8::MAX));
+    [least, [0, 1, 2].map(|first| every_third(first).map(|at| most[at]).max().unwrap_or(0))]
 }
 
 fn table(least: u8, most: u8) -> [u8; 256] {
@@ -81,6 +96,17 @@ fn table(least: u8, most: u8) -> [u8; 256] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn extremes_are_those_of_all_pixels() {
+        for pixels in [1, 31, 32, 33, 200] {
+            let image = synthetic::photo(pixels, 1, 9);
+            let of_channel = |channel| image.iter().copied().skip(channel).step_by(3);
+            let least = [0, 1, 2].map(|channel| of_channel(channel).min().unwrap());
+            assert_eq!(extremes(&image), [least, [0, 1, 2].map(|channel| of_channel(channel).max().unwrap())]);
+        }
+    }
 
     #[test]
     fn a_channel_gets_the_whole_range() {

@@ -223,6 +223,9 @@ impl MakeArea for Erase {
             }
             let pixels = &mut row.as_chunks_mut::<3>().0[(first - made.x) as usize..(end - made.x) as usize];
             match with {
+                Content::Color([value, green, blue]) if value == green && value == blue => {
+                    pixels.as_flattened_mut().fill(value);
+                }
                 Content::Color(color) => pixels.fill(color),
                 Content::Noise { seed } => {
                     let row = u64::from(y - rect.y) * u64::from(rect.width);

@@ -46,11 +46,17 @@ impl Operate for RandomPosterize {
     }
 
     fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let mask = (u16::from(u8::MAX) << (BITS - self.bits)) as u8;
         if words.uniform() < self.p {
-            effects.add(Posterize { mask });
+            effects.add(Posterize::keeping(self.bits));
         }
         Ok(())
+    }
+}
+
+impl Posterize {
+    /// Returns the change that keeps as many bits, at most 8.
+    pub fn keeping(bits: u8) -> Self {
+        Self { mask: (u16::from(u8::MAX) << BITS.saturating_sub(bits)) as u8 }
     }
 }
 

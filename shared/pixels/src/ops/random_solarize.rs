@@ -43,11 +43,17 @@ impl Operate for RandomSolarize {
     }
 
     fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let from = u8::try_from(self.threshold.ceil() as u16).ok();
         if words.uniform() < self.p {
-            effects.add(Solarize { from });
+            effects.add(Solarize::at(self.threshold));
         }
         Ok(())
+    }
+}
+
+impl Solarize {
+    /// Returns the change that inverts values from `threshold` on, which is not negative.
+    pub fn at(threshold: f64) -> Self {
+        Self { from: u8::try_from(threshold.ceil() as u16).ok() }
     }
 }
 

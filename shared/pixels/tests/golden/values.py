@@ -8,13 +8,17 @@ square as rows of RGB in hexadecimal digits. The line "image" has the image itse
 A line "erase" has no pixels, but the rectangle that RandomErasing.get_params draws: x, y, width, height, or nothing if
 it leaves the image alone. Its draws are replaced by splitmix64's words under our rules (53 upper bits of a word; upper
 half of word times n), and its tensors compute in f64, so that a rectangle depends on torchvision's formula alone.
+
+Lines "apply" have the results of autoaugment's _apply_op: a change's name, its magnitude, and pixels. Lines
+"magnitudes" have the magnitudes of a change in the space of RandAugment (usual) or TrivialAugmentWide (wide), for a
+number of bins and an image of 500 x 224 pixels.
 """
 
 import random
 import types
 
 import torch
-from torchvision.transforms import functional, transforms
+from torchvision.transforms import InterpolationMode, autoaugment, functional, transforms
 
 SIDE = 20
 MASK = (1 << 64) - 1
@@ -89,6 +93,30 @@ def erasing_lines():
         print(f"erase:{parameters}", ":".join(map(str, found or ())))
 
 
+def augmentation_lines(pixels):
+    signed = {
+        **dict.fromkeys(["ShearX", "ShearY"], [0.09, 0.99]),
+        **dict.fromkeys(["TranslateX", "TranslateY"], [5.2]),
+        "Rotate": [9.0, 135.0],
+        **dict.fromkeys(["Brightness", "Color", "Contrast", "Sharpness"], [0.27]),
+    }
+    unsigned = {"Posterize": [2, 6], "Solarize": [0, 178.5], "AutoContrast": [0], "Equalize": [0], "Invert": [0]}
+    lines = [(name, sign * magnitude) for name, all_of in signed.items() for magnitude in all_of for sign in (1, -1)]
+    lines += [(name, magnitude) for name, all_of in unsigned.items() for magnitude in all_of]
+    for name, magnitude in [*lines, ("Identity", 0)]:
+        made = autoaugment._apply_op(pixels, name, magnitude, InterpolationMode.NEAREST, None)
+        line(f"apply:{name}:{magnitude}", made)
+    spaces = [
+        ("usual", 31, autoaugment.RandAugment()._augmentation_space(31, (224, 500))),
+        ("usual", 10, autoaugment.AutoAugment()._augmentation_space(10, (224, 500))),
+        ("wide", 31, autoaugment.TrivialAugmentWide()._augmentation_space(31)),
+    ]
+    for kind, bins, space in spaces:
+        for name, (magnitudes, _) in space.items():
+            if magnitudes.ndim:
+                print(f"magnitudes:{kind}:{name}:{bins}", ",".join(f"{float(value):.9g}" for value in magnitudes))
+
+
 def line(name, pixels):
     print(name, bytes(pixels.permute(1, 2, 0).flatten().tolist()).hex())
 
@@ -115,6 +143,7 @@ def main():
     for factor in [0.0, 0.5, 1.0, 1.9, 7.0]:
         line(f"sharpness:{factor}", functional.adjust_sharpness(pixels, factor))
     erasing_lines()
+    augmentation_lines(pixels)
 
 
 if __name__ == "__main__":
