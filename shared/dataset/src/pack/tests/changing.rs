@@ -81,7 +81,7 @@ fn another_pack_of_the_same_size_is_known_by_its_identity() {
     let said = pack.check().unwrap_err().to_string();
     assert!(
         said.contains("is another pack now")
-            && said.contains(&format!("identity {}… was opened", pack.identity().beginning())),
+            && said.contains(&format!("that of the opened pack with {}", pack.identity().beginning())),
         "{said}"
     );
 }
