@@ -7,10 +7,10 @@
 //!
 //! Workers take chunks of samples (`ddlp_csd::chunk`) from the oldest batch, and go on to the next batch when it has no
 //! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
-//! only its own batch. The worker that takes the first chunk after a batch was queued announces all samples of that batch
-//! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first chunk
-//! leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the others go on
-//! with other batches.
+//! only its own batch. The worker that takes the first chunk after a batch was queued announces all samples of that
+//! batch to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's
+//! first chunk leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the
+//! others go on with other batches.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.

@@ -2,7 +2,8 @@
 //!
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
 //!   and stores the verdict in the index.
-//! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as blocks.
+//! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as
+//!   blocks.
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
 //!   index lists.
 //!
