@@ -153,6 +153,18 @@ def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[flo
     return replace(erasing, value=(red, green, blue))
 
 
+def _augmentation(transform: Any) -> Operation:
+    """Translates a transform that draws its changes from torchvision's list of changes."""
+    _must_be(transform, interpolation=("nearest", "bilinear"))
+    operation = _OPERATIONS[type(transform).__name__]
+    parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
+    # Interpolation and policy are enumerations of torchvision.
+    parameters = {name: getattr(value, "value", value) for name, value in parameters.items()}
+    fill = [0] if parameters["fill"] is None else parameters["fill"]
+    translated: Operation = operation(**{**parameters, "fill": tuple(int(value) for value in _channels(fill))})
+    return translated
+
+
 def _same(transform: Any) -> Operation:
     """Translates a transform whose parameters are those of the operation of the same name."""
     operation = _OPERATIONS[type(transform).__name__]
@@ -182,4 +194,7 @@ _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "Resize": _resize,
     "RandomCrop": _random_crop,
     "RandomErasing": _random_erasing,
+    "RandAugment": _augmentation,
+    "TrivialAugmentWide": _augmentation,
+    "AutoAugment": _augmentation,
 }

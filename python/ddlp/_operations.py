@@ -172,6 +172,35 @@ class RandomPerspective:
     fill: int | tuple[int, int, int] = (0, 0, 0)
 
 
+@dataclass(frozen=True)
+class RandAugment:
+    """Makes `num_ops` random changes of one `magnitude`: colours, sharpness, shears, translations, rotations."""
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide:
+    """Makes one random change of random magnitude: colours, sharpness, a shear, a translation, a rotation."""
+
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class AutoAugment:
+    """Makes one of 25 pairs of changes that suit a dataset: `policy` is "imagenet", "cifar10" or "svhn"."""
+
+    policy: str = "imagenet"
+    interpolation: str = "nearest"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -193,6 +222,9 @@ Operation = (
     | RandomRotation
     | RandomAffine
     | RandomPerspective
+    | RandAugment
+    | TrivialAugmentWide
+    | AutoAugment
 )
 
 # Names in TOML and JSON.
@@ -217,6 +249,9 @@ NAMES = {
     RandomRotation: "random_rotation",
     RandomAffine: "random_affine",
     RandomPerspective: "random_perspective",
+    RandAugment: "rand_augment",
+    TrivialAugmentWide: "trivial_augment_wide",
+    AutoAugment: "auto_augment",
 }
 
 __all__ = [
@@ -241,4 +276,7 @@ __all__ = [
     "RandomRotation",
     "RandomAffine",
     "RandomPerspective",
+    "RandAugment",
+    "TrivialAugmentWide",
+    "AutoAugment",
 ]

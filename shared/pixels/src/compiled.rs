@@ -34,7 +34,9 @@ impl CompiledPipeline {
             next: pair.get(1).cloned(),
             draws: pair.iter().any(Operation::draws),
         };
-        let pairs = (0..).step_by(2).zip(pipeline.operations.chunks(2)).map(pair).collect();
+        // Operations are large: no room for more of them than there are.
+        let mut pairs = Vec::with_capacity(pipeline.operations.len().div_ceil(2));
+        pairs.extend((0..).step_by(2).zip(pipeline.operations.chunks(2)).map(pair));
         Ok(Self { pairs, turns: pipeline.exif_orientation, output })
     }
 

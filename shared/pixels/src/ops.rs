@@ -11,11 +11,14 @@ use crate::limits::Scratch;
 use crate::warp::Warp;
 use serde::{Deserialize, Serialize};
 
+mod augmentations;
+mod auto_augment;
 mod center_crop;
 mod color_jitter;
 mod gaussian_blur;
 mod grayscale;
 mod numbers;
+mod rand_augment;
 mod random_adjust_sharpness;
 mod random_affine;
 mod random_autocontrast;
@@ -32,12 +35,15 @@ mod random_rotation;
 mod random_solarize;
 mod random_vertical_flip;
 mod resize;
+mod trivial_augment_wide;
 
+pub use auto_augment::{AutoAugment, Policy};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};
 pub use grayscale::Grayscale;
 pub use numbers::{Degrees, Fill, Shear};
+pub use rand_augment::RandAugment;
 pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
 pub use random_affine::RandomAffine;
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
@@ -54,6 +60,7 @@ pub use random_rotation::RandomRotation;
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::Resize;
+pub use trivial_augment_wide::TrivialAugmentWide;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
 pub(crate) const SIDE_MAX: u32 = 65_535;
@@ -407,6 +414,12 @@ operations! {
     RandomAffine,
     /// Moves the corners of the image inwards at random, with probability `p`.
     RandomPerspective,
+    /// Makes `num_ops` random changes of one `magnitude`: colours, sharpness, shears, translations, rotations.
+    RandAugment,
+    /// Makes one random change of random magnitude: colours, sharpness, a shear, a translation, a rotation.
+    TrivialAugmentWide,
+    /// Makes one of 25 pairs of changes that suit a dataset: `policy` is "imagenet", "cifar10" or "svhn".
+    AutoAugment,
 }
 
 impl Operation {

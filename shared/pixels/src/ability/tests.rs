@@ -19,7 +19,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 33] = [
+const EXPECTED: [&str; 36] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 d795af543a9559fe the operation RandomResizedCrop",
@@ -42,6 +42,9 @@ const EXPECTED: [&str; 33] = [
     "0111 50a3a37749d4214a the operation RandomRotation",
     "0112 0bdab1edfd3e8f85 the operation RandomAffine",
     "0113 c54e3459e0468b05 the operation RandomPerspective",
+    "0114 8b505928f8eb33de the operation RandAugment",
+    "0115 c8afdb5b145f8e3f the operation TrivialAugmentWide",
+    "0116 2da392b375867d5c the operation AutoAugment",
     "0200 bb2528c30fdc0f10 JPEG files",
     "0201 f300359d810cecd5 PNG files",
     "0202 b5af08963f21491d WebP files",

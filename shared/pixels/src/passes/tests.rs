@@ -7,10 +7,10 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece,
-    RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing,
-    RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize, RandomResizedCrop,
-    RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, Shear,
+    AutoAugment, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece,
+    Policy, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
+    RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize,
+    RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, Shear, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -47,7 +47,7 @@ fn moved(((width, height), pixels): Image, piece: Piece) -> Image {
 }
 
 /// Applies one operation to the whole image.
-fn alone((size, mut pixels): Image, effect: Effect) -> Image {
+pub(crate) fn alone((size, mut pixels): Image, effect: Effect) -> Image {
     let whole = Rect { x: 0, y: 0, width: size.0, height: size.1 };
     match effect {
         Effect::Geometry(piece) => moved((size, pixels), piece),
@@ -117,6 +117,16 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomGrayscale { p: 0.5 }.into()),
         Just(Grayscale { num_output_channels: 3 }.into()),
         Just(RandomEqualize { p: 0.5 }.into()),
+        (0u32..31, any::<[u8; 3]>(), interpolation()).prop_map(|(magnitude, fill, interpolation)| {
+            RandAugment { num_ops: 3, magnitude, num_magnitude_bins: 31, interpolation, fill: Fill(fill) }.into()
+        }),
+        Just(
+            TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([9; 3]) }
+                .into()
+        ),
+        prop_oneof![Just(Policy::ImageNet), Just(Policy::Cifar10), Just(Policy::Svhn)].prop_map(|policy| {
+            AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) }.into()
+        }),
         (0.0..3.0f64).prop_map(|sharpness_factor| RandomAdjustSharpness { sharpness_factor, p: 0.5 }.into()),
         prop_oneof![Just(Filling::Random), any::<[u8; 3]>().prop_map(|color| Filling::Color(Fill(color)))]
             .prop_map(|value| RandomErasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value }.into()),
