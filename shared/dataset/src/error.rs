@@ -5,7 +5,7 @@
 
 use crate::Location;
 use crate::errno::Class;
-use ddlp_pixels::CorruptReason;
+use ddlp_pixels::{CorruptReason, PixelError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +57,17 @@ pub enum Corrupt {
         /// The verdict.
         reason: CorruptReason,
     },
+    /// The stored form of a sample that is no file does not open as a whole.
+    #[error("sample {name} cannot be opened ({location})")]
+    Pixels {
+        /// The sample.
+        name: String,
+        /// Its place.
+        location: Location,
+        /// The reason.
+        #[source]
+        source: PixelError,
+    },
     /// The sample has more bytes than any sample may have.
     #[error(
         "sample {name} has {} bytes, more than the limit of {} ({})",
@@ -73,25 +84,26 @@ pub enum Corrupt {
     Record {
         /// The sample.
         index: u64,
-        /// The pack.
+        /// The pack, or the address of the drive that holds it.
         file: PathBuf,
         /// The problem with the record.
         problem: String,
     },
 }
 
-/// Reason why a dataset cannot be read now, or is not the one that was opened. Each message names the file.
+/// Reason why a dataset cannot be read now, or is not the one that was opened. Each message names the file or folder,
+/// or the address of the drive that holds the dataset.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// The operating system refuses to read.
+    /// The operating system refuses to read, or the drive is out of reach.
     #[error("{what} cannot be read")]
     Io {
         /// The object that was to be read: a sample with its place, a file, or a folder.
         what: String,
-        /// The file or folder.
+        /// The file or folder, or the drive's address.
         path: PathBuf,
-        /// The operating system's error.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -125,12 +137,12 @@ pub enum Unavailable {
         /// The link, or what is there in place of a file.
         file: PathBuf,
     },
-    /// A file differs from the one that was opened.
+    /// A file, or what a drive holds, differs from what was opened.
     #[error("the {kind} has changed since it was opened: {} {change}", .file.display())]
     Changed {
         /// Kind of the file: a pack, an image, …
         kind: &'static str,
-        /// The file.
+        /// The file, or the drive's address.
         file: PathBuf,
         /// The difference between what was expected and what was found, as a phrase that follows the file's name.
         change: String,
@@ -138,13 +150,13 @@ pub enum Unavailable {
     /// The sample is stored in a form that this program does not know.
     #[error(
         "sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the \
-         source again with --jpeg kept",
+         source again with `jpeg=\"kept\"`",
         .file.display()
     )]
     UnknownForm {
         /// The sample.
         index: u64,
-        /// The pack.
+        /// The pack, or the address of the drive that holds it.
         file: PathBuf,
         /// The code of its form.
         form: u8,
@@ -166,6 +178,7 @@ impl Corrupt {
             Corrupt::Io { .. } => CorruptReason::Io,
             Corrupt::Checksum { .. } | Corrupt::Record { .. } => CorruptReason::Checksum,
             Corrupt::Rejected { reason, .. } => *reason,
+            Corrupt::Pixels { source, .. } => source.reason(),
             Corrupt::TooLarge { .. } => CorruptReason::TooMuchMemory,
         }
     }

@@ -48,29 +48,3 @@ impl Header {
         (self.detail.end - self.detail.start) as usize
     }
 }
-
-/// Bytes of a sample to read: one range or two. A range may be empty. The ranges may be read in any order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reads([Range<u64>; 2]);
-
-impl Reads {
-    /// Returns one range.
-    pub fn one(range: Range<u64>) -> Self {
-        Self([range, 0..0])
-    }
-
-    /// Returns two ranges.
-    pub fn two(first: Range<u64>, second: Range<u64>) -> Self {
-        Self([first, second])
-    }
-
-    /// Returns the ranges that are not empty, in the order in which their bytes follow each other in memory.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.0.iter().filter(|range| !range.is_empty()).cloned()
-    }
-
-    /// Returns the number of bytes.
-    pub fn bytes(&self) -> u64 {
-        self.ranges().map(|range| range.end - range.start).sum()
-    }
-}

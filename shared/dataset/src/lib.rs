@@ -29,6 +29,7 @@ mod held;
 mod inputs;
 mod parallel;
 mod patience;
+mod reads;
 mod resident;
 mod sample;
 mod sample_reader;
@@ -39,10 +40,11 @@ mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldsError, SampleFields};
-pub use header::{Header, Reads};
+pub use header::Header;
 pub use inputs::is_input;
 pub use pack::PackFile;
 pub use patience::Patience;
+pub use reads::Reads;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 pub use sample_reader::{
@@ -78,11 +80,14 @@ pub struct FetchDepth {
     pub threads: usize,
     /// Samples that each thread fetches at the same time, by [`Dataset::read_many`].
     pub samples: usize,
+    /// Most bytes between two extents that one read gets together, since a second read would cost more than these
+    /// bytes. `None` if the extents of different samples do not count from one place, such as the beginning of a pack.
+    pub join_gap: Option<u64>,
 }
 
 impl FetchDepth {
     /// The depth of a dataset whose reads have no latency: no threads.
-    pub const NONE: Self = Self { threads: 0, samples: 0 };
+    pub const NONE: Self = Self { threads: 0, samples: 0, join_gap: None };
 
     /// Returns the number of samples that are fetched at the same time.
     pub fn in_flight(self) -> usize {

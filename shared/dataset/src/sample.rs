@@ -7,9 +7,9 @@ use std::path::PathBuf;
 /// Place of a sample's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The file.
+    /// The file, or the address of the drive that holds the bytes.
     pub file: PathBuf,
-    /// Offset of the first byte.
+    /// Offset of the first byte there.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,

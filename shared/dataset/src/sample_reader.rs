@@ -15,21 +15,24 @@
 
 mod ahead;
 mod bytes;
+mod round;
 mod stored;
 mod times;
 
-pub use ahead::{ExtentRead, FetchedSample, SampleToFetch};
+pub use ahead::{FetchedSample, SampleToFetch};
 pub use bytes::BytesRead;
+pub use round::ExtentRead;
 pub use stored::StoredAt;
 pub(crate) use stored::{file, whole};
 pub use times::StageTimes;
 
 use crate::forms::FormNotes;
-use crate::{Dataset, ReadError};
+use crate::{Dataset, ReadError, Reads};
 use bytes::SampleBytes;
 use ddlp_pixels::{
     CompiledPipeline, Decoder, Decoders, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source,
 };
+use round::Round;
 use stored::Reading;
 use times::Watch;
 
@@ -64,7 +67,10 @@ pub struct Drawn<'p> {
 pub struct SampleReader {
     bytes: Vec<u8>,
     notes: FormNotes,
+    reads: Reads,
     plan: PlanMemory,
+    /// For samples that are fetched together.
+    round: Round,
     /// Decoders that may be used, if not all may.
     decoders: Option<Decoders>,
     /// Sums of the stage times, if the caller wants them.
@@ -112,7 +118,7 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, SampleError> {
-        let Self { bytes, notes, plan, decoders, times, read } = self;
+        let Self { bytes, notes, reads, plan, decoders, times, read, .. } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
@@ -126,7 +132,7 @@ impl SampleReader {
                 render(source, &mut plan)
             }
             None => {
-                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, read };
+                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read };
                 sample.render(reading, limits, &mut plan, &mut watch, render)
             }
         };

@@ -127,6 +127,19 @@ fn samples_of_every_form_are_read_once() {
 }
 
 #[test]
+fn neighbouring_samples_of_the_drive_share_reads() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let run = |place: &Path, is_shuffled| Run::of(loader(place).strategy(Strategy::Cpu).shuffle(is_shuffled));
+    let [file, drive] = [photos.pack(), agent.url().into()].map(|place| run(&place, false));
+    assert_eq!((drive.digest, drive.report.read_mb), (file.digest, file.report.read_mb));
+    let shuffled = run(agent.url().as_ref(), true);
+    assert_eq!(drive.report.read_mb, shuffled.report.read_mb);
+    let (in_order, shuffled) = (drive.report.read_blocks_mb, shuffled.report.read_blocks_mb);
+    assert!(in_order * 1.5 < shuffled, "{in_order} MB in blocks, and {shuffled} MB shuffled");
+}
+
+#[test]
 fn the_command_needs_the_address_alone() {
     let photos = photos();
     let agent = serve(&photos);

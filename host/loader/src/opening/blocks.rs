@@ -27,9 +27,10 @@ const BYTES_A_SECOND: usize = 1 << 20;
 const KEPT_BYTES: usize = 1 << 20;
 /// Longest time without a path to the drive before reads fail.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Threads that fetch, each by a queue of its own, and samples of one call: the calls of the threads overlap, and a
-/// thread sleeps once for several samples.
-const FETCH_DEPTH: FetchDepth = FetchDepth { threads: 2, samples: 8 };
+/// Threads that fetch, each by a queue of its own: their calls overlap.
+const FETCH_THREADS: usize = 2;
+/// Samples of one call, for which a thread sleeps once.
+const FETCH_SAMPLES: usize = 8;
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
@@ -325,7 +326,9 @@ impl Blocks for DriveBlocks {
     }
 
     fn fetch_depth(&self) -> FetchDepth {
-        FETCH_DEPTH
+        // A joined read then reads no block that its extents alone would not read.
+        let join_gap = Some(u64::from(self.block_bytes) - 1);
+        FetchDepth { threads: FETCH_THREADS, samples: FETCH_SAMPLES, join_gap }
     }
 
     fn session(&self) -> u64 {

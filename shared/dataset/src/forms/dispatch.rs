@@ -3,9 +3,9 @@
 
 use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable};
 use super::{StoredForm, with_forms};
-use crate::header::{Header, Reads};
 use crate::pack::IndexRecord;
 use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::{Header, Reads};
 use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
 use std::ops::Range;
 
@@ -55,8 +55,13 @@ macro_rules! dispatch {
                 match self { $(Self::$form => super::$name::$form::first_bytes(header)),+ }
             }
 
-            pub(crate) fn reads(self, header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
-                match self { $(Self::$form => super::$name::$form::reads(header, plan)),+ }
+            pub(crate) fn reads(
+                self,
+                header: &Header,
+                plan: &mut SamplePlan<'_>,
+                reads: &mut Reads,
+            ) -> Result<(), PixelError> {
+                match self { $(Self::$form => super::$name::$form::reads(header, plan, reads)),+ }
             }
 
             pub(crate) fn next(
@@ -65,8 +70,9 @@ macro_rules! dispatch {
                 read: &[u8],
                 plan: &mut SamplePlan<'_>,
                 notes: &mut FormNotes,
+                more: &mut Reads,
             ) -> Result<Next, Unusable> {
-                match self { $(Self::$form => super::$name::$form::next(header, read, plan, notes)),+ }
+                match self { $(Self::$form => super::$name::$form::next(header, read, plan, notes, more)),+ }
             }
 
             pub(crate) fn source<'a>(

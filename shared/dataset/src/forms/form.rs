@@ -40,20 +40,27 @@ pub(super) trait Form {
         header.bytes.start..header.detail.end
     }
 
-    /// Names the first reads of a plan: [`first_bytes`](Self::first_bytes), and whatever follows from the header alone.
+    /// Adds the first extents that a plan needs to `reads`: [`first_bytes`](Self::first_bytes), and whatever follows from the
+    /// header alone.
     ///
     /// # Errors
     ///
     /// If the pipeline cannot take an image of this size.
-    fn reads(header: &Header, _plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
-        Ok(Reads::one(Self::first_bytes(header)))
+    fn reads(header: &Header, _plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
+        reads.add(Self::first_bytes(header));
+        Ok(())
     }
 
     /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
-    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source). If samples are not files, a whole
-    /// sample must need one round of reads and no notes. A form without a detail only compares the checksum of the
-    /// bytes.
-    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source), but not of a whole sample, if samples are
+    /// not files. A form without a detail only compares the checksum of the bytes.
+    fn next(
+        header: &Header,
+        read: &[u8],
+        _plan: &mut SamplePlan<'_>,
+        _notes: &mut FormNotes,
+        _more: &mut Reads,
+    ) -> Result<Next, Unusable> {
         check_bytes(header, read)?;
         Ok(Next::Render)
     }
@@ -86,8 +93,8 @@ pub(super) trait Form {
 pub(crate) enum Next {
     /// Render the sample.
     Render,
-    /// Read these bytes too.
-    Read(Reads),
+    /// Read the extents too that the form has added to `more`, at least one.
+    Read,
     /// Read the whole file instead, since a part of it is not enough.
     ReadFile,
 }

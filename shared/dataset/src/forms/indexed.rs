@@ -4,9 +4,9 @@
 
 use super::StoredForm;
 use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_bytes, check_detail};
-use crate::header::Header;
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
+use crate::{Header, Reads};
 use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source, checkpoint_bytes_max};
 
 pub(super) struct Indexed;
@@ -32,7 +32,13 @@ impl Form for Indexed {
         Ok(())
     }
 
-    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+    fn next(
+        header: &Header,
+        read: &[u8],
+        _: &mut SamplePlan<'_>,
+        _: &mut FormNotes,
+        _: &mut Reads,
+    ) -> Result<Next, Unusable> {
         let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
         check_bytes(header, file)?;
         // The file alone gives the same pixels.

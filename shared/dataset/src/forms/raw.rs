@@ -4,9 +4,9 @@
 use super::StoredForm;
 use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable, check_detail};
 use crate::SAMPLE_BYTES_MAX;
-use crate::header::{Header, Reads};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
+use crate::{Header, Reads};
 use ddlp_pixels::{Decoded, Decoder, PixelError, RawImage, SamplePlan, Source};
 use std::ops::Range;
 
@@ -42,14 +42,22 @@ impl Form for Raw {
         header.detail.clone()
     }
 
-    fn reads(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+    fn reads(header: &Header, plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
         let rows = rows(header, plan)?;
         let row_bytes = u64::from(header.size.0) * 3;
         let at = |row: u32| header.bytes.start + u64::from(row) * row_bytes;
-        Ok(Reads::two(Self::first_bytes(header), at(rows.start)..at(rows.end)))
+        reads.add(Self::first_bytes(header));
+        reads.add(at(rows.start)..at(rows.end));
+        Ok(())
     }
 
-    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+    fn next(
+        header: &Header,
+        read: &[u8],
+        _: &mut SamplePlan<'_>,
+        _: &mut FormNotes,
+        _: &mut Reads,
+    ) -> Result<Next, Unusable> {
         check_detail(header, &read[..header.detail_bytes()])?;
         Ok(Next::Render)
     }

@@ -5,9 +5,9 @@
 
 use super::StoredForm;
 use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_detail};
-use crate::header::{Header, Reads};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
+use crate::{Header, Reads};
 use ddlp_pixels::{Decoder, PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
 use std::ops::Range;
 
@@ -46,7 +46,13 @@ impl Form for Rows {
         header.detail.start..header.bytes.end.min(header.bytes.start + BEGINNING_BYTES)
     }
 
-    fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable> {
+    fn next(
+        header: &Header,
+        read: &[u8],
+        plan: &mut SamplePlan<'_>,
+        notes: &mut FormNotes,
+        more: &mut Reads,
+    ) -> Result<Next, Unusable> {
         let first = Self::first_bytes(header);
         if read.len() as u64 > first.end - first.start {
             return Ok(Next::Render);
@@ -60,9 +66,12 @@ impl Form for Rows {
             Ok(index) if index.file_bytes_min() <= length => notes.row_index.insert(index),
             _ => return Ok(Next::ReadFile),
         };
-        let more = part_of(header, index, plan)?;
-        let at = |offset: u64| header.bytes.start + offset;
-        Ok(if more.is_empty() { Next::Render } else { Next::Read(Reads::one(at(more.start)..at(more.end))) })
+        let part = part_of(header, index, plan)?;
+        if part.is_empty() {
+            return Ok(Next::Render);
+        }
+        more.add(header.bytes.start + part.start..header.bytes.start + part.end);
+        Ok(Next::Read)
     }
 
     fn source<'a>(

@@ -82,7 +82,7 @@ pub enum FormatError {
     /// The pack was made by a program that knows more forms of samples.
     #[error(
         "sample {sample} of pack {} is stored in form {form}, which this program does not know: update it, or pack the \
-         source again with --jpeg kept",
+         source again with `jpeg=\"kept\"`",
         .path.display()
     )]
     UnknownForm {

@@ -5,6 +5,7 @@ mod changing;
 mod faults;
 mod forms;
 mod hostile;
+mod joining;
 mod large;
 mod losses;
 mod making;

@@ -5,31 +5,23 @@ use super::stored::first_reads;
 use super::{KEPT_BYTES, SampleReader, StoredAt};
 use crate::extent::resize;
 use crate::forms::{FormNotes, Next};
-use crate::header::{Header, Reads};
-use crate::{Dataset, ReadError};
+use crate::{Dataset, Header, ReadError, Reads};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, SamplePlan, Source, is_large};
-use std::ops::Range;
 
 /// The bytes of a sample as its plan names them, read and checked by [`SampleReader::fetch`], to be rendered by
 /// [`SampleReader::render`]. The memory is reused from sample to sample.
 #[derive(Debug, Default)]
 pub struct FetchedSample {
-    memory: Vec<u8>,
-    filled: usize,
+    /// The sample's bytes, with [`ROOM_BYTES`] before and after them.
+    pub(super) memory: Vec<u8>,
+    pub(super) filled: usize,
     notes: FormNotes,
-    /// What is still to be read.
-    pending: Option<Pending>,
+    /// Extents to read next, of a sample that is `pending`.
+    pub(super) reads: Reads,
+    /// The header of a sample that is being read.
+    pub(super) pending: Option<Header>,
     /// The sample's header, if everything is there that rendering needs.
     header: Option<Header>,
-}
-
-/// A sample that is being read, one range at a time: the whole blocks around two ranges would overlap in memory.
-#[derive(Debug)]
-struct Pending {
-    header: Header,
-    reads: Reads,
-    /// Number of the range that is read next.
-    range: usize,
 }
 
 /// A sample to fetch.
@@ -41,21 +33,6 @@ pub struct SampleToFetch {
     pub draw: Draw,
     /// Memory for the sample, and then what was fetched of it.
     pub fetched: FetchedSample,
-}
-
-/// One of several reads at the same time ([`Dataset::read_many`]).
-#[derive(Debug)]
-pub struct ExtentRead<'r> {
-    /// Index of the sample.
-    pub index: u64,
-    /// The sample's header.
-    pub header: &'r Header,
-    /// First byte to read, counted as the header counts them.
-    pub offset: u64,
-    /// The memory, behind whose `place` the read may write.
-    pub memory: &'r mut [u8],
-    /// The bytes of `memory` to fill.
-    pub place: Range<usize>,
 }
 
 impl FetchedSample {
@@ -82,53 +59,40 @@ impl FetchedSample {
         &self.memory[ROOM_BYTES..ROOM_BYTES + self.filled]
     }
 
-    /// Returns the next range to read.
-    fn range(&self) -> Option<Range<u64>> {
-        let Pending { reads, range, .. } = self.pending.as_ref()?;
-        reads.ranges().nth(*range)
-    }
-
-    /// Returns the next read of the sample, if one is left and there is memory for it.
-    fn next_read(&mut self, index: u64) -> Option<ExtentRead<'_>> {
-        let range = self.range();
-        let length = range.as_ref().and_then(|range| usize::try_from(range.end - range.start).ok());
-        let end = length.and_then(|length| (2 * ROOM_BYTES + self.filled).checked_add(length));
+    /// Makes room in memory for the extents to read next. Gives up the sample if there is none, or nothing to read.
+    pub(super) fn make_room(&mut self) {
+        let end = usize::try_from(self.reads.bytes()).ok().and_then(|more| {
+            let end = (2 * ROOM_BYTES + self.filled).checked_add(more);
+            end.filter(|_| more > 0)
+        });
         // Never shortened: each byte of the memory is zeroed once.
-        let has_memory = end.is_some_and(|end| self.memory.len() >= end || resize(&mut self.memory, end).is_ok());
-        let (Some(Range { start: offset, .. }), Some(length), true) = (range, length, has_memory) else {
+        let has_room = end.is_some_and(|end| self.memory.len() >= end || resize(&mut self.memory, end).is_ok());
+        if !has_room {
             self.pending = None;
-            return None;
-        };
-        let start = ROOM_BYTES + self.filled;
-        let header = &self.pending.as_ref()?.header;
-        Some(ExtentRead { index, header, offset, memory: &mut self.memory, place: start..start + length })
+        }
     }
 
-    /// Continues after the next range was read, and returns that range. Nothing is pending then if the sample is
-    /// fetched, or cannot be.
-    fn has_read(&mut self, plan: &mut SamplePlan<'_>) -> Option<Range<u64>> {
-        let read = self.range()?;
-        let Pending { header, reads, range } = self.pending.take()?;
-        self.filled += (read.end - read.start) as usize;
-        if range + 1 < reads.ranges().count() {
-            self.pending = Some(Pending { header, reads, range: range + 1 });
-            return Some(read);
-        }
-        let bytes = &self.memory[ROOM_BYTES..ROOM_BYTES + self.filled];
-        match header.form.next(&header, bytes, plan, &mut self.notes) {
+    /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be.
+    fn has_read(&mut self, plan: &mut SamplePlan<'_>) {
+        let Some(header) = self.pending.take() else { return };
+        let Self { memory, filled, notes, reads, .. } = self;
+        *filled += reads.bytes() as usize;
+        reads.clear();
+        match header.form.next(&header, &memory[ROOM_BYTES..ROOM_BYTES + *filled], plan, notes, reads) {
             Ok(Next::Render) => self.header = Some(header),
-            Ok(Next::Read(reads)) => self.pending = Some(Pending { header, reads, range: 0 }),
+            Ok(Next::Read) => self.pending = Some(header),
             Ok(Next::ReadFile) | Err(_) => {}
         }
-        Some(read)
     }
 }
 
 impl SampleReader {
-    /// Reads what rendering these samples needs, with as many reads at the same time as there are samples. Leaves a
-    /// sample empty if it lies in memory, if its pixels are large, or if a part of it is damaged. If the dataset cannot
-    /// be read, also leaves empty the samples that have not been read yet. The caller prepares empty samples by
-    /// [`prepare`](Self::prepare).
+    /// Reads what rendering these samples needs, with many reads at the same time: all those of a round, of which most
+    /// samples need one or two. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
+    /// they are of several samples. Leaves a sample empty if it lies in memory, if its pixels are large, or if a part
+    /// of it is damaged, and maybe all of them if one cannot be read: [`prepare`](Self::prepare) does everything then.
+    ///
+    /// [`FetchDepth::join_gap`]: crate::FetchDepth::join_gap
     pub fn fetch(
         &mut self,
         dataset: &dyn Dataset,
@@ -136,7 +100,7 @@ impl SampleReader {
         pipeline: &CompiledPipeline,
         samples: &mut [SampleToFetch],
     ) {
-        let Self { plan: memory, read: count, .. } = self;
+        let Self { plan: memory, read: count, round, .. } = self;
         samples.iter_mut().for_each(|sample| sample.fetched.clear());
         for SampleToFetch { index, draw, fetched } in &mut *samples {
             if dataset.in_memory(*index).is_some() {
@@ -149,28 +113,20 @@ impl SampleReader {
                 Err(ReadError::Unavailable(_)) => break,
             };
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
-            let reads = first_reads(&header, limits, plan).ok();
+            let is_planned = first_reads(&header, limits, plan, &mut fetched.reads).is_ok();
             // Large pixels take turns, from their read until they are rendered.
-            let reads = reads.filter(|reads| header.form.is_file() || !is_large(reads.bytes()));
-            fetched.pending = reads.map(|reads| Pending { header, reads, range: 0 });
-        }
-        loop {
-            let mut reads: Vec<ExtentRead<'_>> = Vec::with_capacity(samples.len());
-            for SampleToFetch { index, fetched, .. } in &mut *samples {
-                reads.extend(fetched.next_read(*index));
-            }
-            if reads.is_empty() {
-                return;
-            }
-            let is_read = dataset.read_many(&mut reads);
-            for sample in samples.iter_mut().filter(|sample| sample.fetched.pending.is_some()) {
-                if is_read {
-                    let plan = &mut SamplePlan::crop(pipeline, sample.draw, memory);
-                    sample.fetched.has_read(plan).iter().for_each(|range| count.count(range));
-                } else {
-                    sample.fetched.pending = None;
-                }
+            if is_planned && (header.form.is_file() || !is_large(fetched.reads.bytes())) {
+                fetched.pending = Some(header);
             }
         }
+        while round.plan(samples, dataset.fetch_depth().join_gap) {
+            if !round.read(dataset, samples, count) {
+                samples.iter_mut().for_each(|sample| sample.fetched.pending = None);
+            }
+            for SampleToFetch { draw, fetched, .. } in &mut *samples {
+                fetched.has_read(&mut SamplePlan::crop(pipeline, *draw, memory));
+            }
+        }
+        round.clear();
     }
 }

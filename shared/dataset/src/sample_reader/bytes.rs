@@ -1,8 +1,7 @@
 //! The bytes of a sample that have been read, one range after the other, and what was read.
 
 use crate::extent::resize;
-use crate::header::{Header, Reads};
-use crate::{Dataset, ReadError, Unavailable};
+use crate::{Dataset, Header, ReadError, Unavailable};
 use std::ops::{Add, Range};
 
 use super::StoredAt;
@@ -18,16 +17,22 @@ pub(super) const ROOM_BYTES: usize = BLOCK_BYTES as usize;
 pub struct BytesRead {
     /// Bytes of samples, of the details that their forms need, and of index records that were read for a sample.
     pub bytes: u64,
-    /// The same in the whole blocks of 4096 bytes in which these bytes lie, as a disk or a drive reads them.
+    /// The same in whole blocks of 4096 bytes, as a disk or a drive reads them: those of each read.
     pub block_bytes: u64,
 }
 
 impl BytesRead {
-    pub(crate) fn count(&mut self, range: &Range<u64>) {
-        if !range.is_empty() {
-            self.bytes += range.end - range.start;
-            self.block_bytes += range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES;
+    /// Adds a read of one extent.
+    pub(crate) fn count(&mut self, extent: &Range<u64>) {
+        if !extent.is_empty() {
+            self.count_read(extent, extent.end - extent.start);
         }
+    }
+
+    /// Adds a read, `bytes` of which are those of samples.
+    pub(super) fn count_read(&mut self, read: &Range<u64>, bytes: u64) {
+        self.bytes += bytes;
+        self.block_bytes += read.end.next_multiple_of(BLOCK_BYTES) - read.start / BLOCK_BYTES * BLOCK_BYTES;
     }
 }
 
@@ -82,16 +87,17 @@ impl<'m> SampleBytes<'m> {
         self.filled = 0;
     }
 
-    /// Reads more bytes.
+    /// Reads more bytes: extents, one after the other.
     pub(super) fn append(
         &mut self,
         sample: &StoredAt<'_, impl Dataset + ?Sized>,
         header: &Header,
-        reads: &Reads,
+        extents: &[Range<u64>],
         read: &mut BytesRead,
     ) -> Result<(), ReadError> {
         let &StoredAt { dataset, index } = sample;
-        let more = usize::try_from(reads.bytes()).unwrap_or(usize::MAX);
+        let bytes: u64 = extents.iter().map(|extent| extent.end - extent.start).sum();
+        let more = usize::try_from(bytes).unwrap_or(usize::MAX);
         let end = self.range().end.saturating_add(more).saturating_add(self.room);
         // Never shortened: each byte of the memory is zeroed once.
         if self.memory.len() < end
@@ -100,13 +106,13 @@ impl<'m> SampleBytes<'m> {
             let (name, location, problem) = (dataset.name(index), dataset.location(index), error.to_string());
             return Err(Unavailable::NoMemory { name, location, problem }.into());
         }
-        for range in reads.ranges() {
-            let (start, length) = (self.range().end, (range.end - range.start) as usize);
-            dataset.read_within(index, header, range.start, self.memory, start..start + length)?;
-            read.count(&range);
+        for extent in extents.iter().filter(|extent| !extent.is_empty()) {
+            let (start, length) = (self.range().end, (extent.end - extent.start) as usize);
+            dataset.read_within(index, header, extent.start, self.memory, start..start + length)?;
+            read.count(extent);
             self.filled += length;
         }
-        if reads.bytes() == 0 && header.crc32c.is_none() {
+        if bytes == 0 && header.crc32c.is_none() {
             // An empty file may have been filled or removed since. Without a checksum, only a read finds that out.
             dataset.read(index, header, header.bytes.start, &mut [])?;
         }

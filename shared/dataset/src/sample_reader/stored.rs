@@ -4,10 +4,11 @@ use super::SampleError;
 use super::bytes::{BytesRead, SampleBytes};
 use super::times::Watch;
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
-use crate::header::{Header, Reads};
-use crate::{Corrupt, Dataset, Location, ReadError};
+use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
+use crate::{Header, Reads};
 use ddlp_pixels::{Limits, PixelError, PlanMemory, Rendered, SamplePlan, Source, large_turn};
 use std::fmt;
+use std::slice;
 
 /// A sample of a dataset.
 pub struct StoredAt<'d, D: Dataset + ?Sized> {
@@ -32,9 +33,11 @@ impl<D: Dataset + ?Sized> fmt::Debug for StoredAt<'_, D> {
 }
 
 /// What is being read of a sample.
-pub(super) struct Reading<'r> {
-    pub(super) bytes: SampleBytes<'r>,
+pub(super) struct Reading<'m, 'r> {
+    pub(super) bytes: SampleBytes<'m>,
     pub(super) notes: &'r mut FormNotes,
+    /// Extents to read next.
+    pub(super) reads: &'r mut Reads,
     pub(super) read: &'r mut BytesRead,
 }
 
@@ -45,20 +48,21 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         self.dataset.header(self.index)
     }
 
-    /// Reads all that the plan needs, beginning with `reads`, and checks it. Returns false if the whole file is needed
-    /// instead.
+    /// Reads all that the plan needs, beginning with `reading.reads`, and checks it. Returns false if the whole file is
+    /// needed instead.
     fn read(
         &self,
         header: &Header,
-        mut reads: Reads,
         plan: &mut SamplePlan<'_>,
-        reading: &mut Reading<'_>,
+        reading: &mut Reading<'_, '_>,
     ) -> Result<bool, SampleError> {
+        let Reading { bytes, notes, reads, read } = reading;
         loop {
-            reading.bytes.append(self, header, &reads, reading.read)?;
-            match header.form.next(header, reading.bytes.bytes(), plan, reading.notes) {
+            bytes.append(self, header, reads.extents(), read)?;
+            reads.clear();
+            match header.form.next(header, bytes.bytes(), plan, notes, reads) {
                 Ok(Next::Render) => return Ok(true),
-                Ok(Next::Read(more)) => reads = more,
+                Ok(Next::Read) => {}
                 Ok(Next::ReadFile) => return Ok(false),
                 Err(Unusable::Damage(damage)) => return Err(self.damaged(header, damage).into()),
                 Err(Unusable::Pixels(error)) => return Err(error.into()),
@@ -69,18 +73,18 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     /// Reads what the plan names and hands it to `render`; reads the whole file if these bytes are not enough.
     pub(super) fn render(
         &self,
-        mut reading: Reading<'_>,
+        mut reading: Reading<'_, '_>,
         limits: Limits,
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, SampleError>,
     ) -> Result<Rendered, SampleError> {
         let header = self.header(reading.read)?;
-        let reads = first_reads(&header, limits, plan)?;
+        first_reads(&header, limits, plan, reading.reads)?;
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
-        let turn = if form.is_file() { None } else { large_turn(reads.bytes()) };
-        if self.read(&header, reads, plan, &mut reading)? {
+        let turn = if form.is_file() { None } else { large_turn(reading.reads.bytes()) };
+        if self.read(&header, plan, &mut reading)? {
             watch.has_read();
             let rendered = render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan);
             if turn.is_some() {
@@ -105,9 +109,25 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         read: &mut BytesRead,
     ) -> Result<&'m [u8], ReadError> {
         bytes.clear();
-        bytes.append(self, header, &Reads::one(header.bytes.clone()), read)?;
+        bytes.append(self, header, slice::from_ref(&header.bytes), read)?;
         check_bytes(header, bytes.bytes()).map_err(|damage| self.damaged(header, damage))?;
         Ok(bytes.into_bytes())
+    }
+
+    /// Turns the reason why a whole sample cannot be opened into the sample's error.
+    #[cold]
+    fn unusable(&self, error: SampleError) -> ReadError {
+        let &Self { dataset, index } = self;
+        let source = match error {
+            SampleError::Read(error) => return error,
+            SampleError::Pixels(error) => error,
+            error @ SampleError::OtherDecoder(_) => PixelError::Unsupported { message: error.to_string() },
+        };
+        let (name, location) = (dataset.name(index), dataset.location(index));
+        match source {
+            PixelError::NoMemory { message: problem } => Unavailable::NoMemory { name, location, problem }.into(),
+            source => Corrupt::Pixels { name, location, source }.into(),
+        }
     }
 
     /// Turns damage of a sample into the sample's error.
@@ -129,18 +149,24 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 }
 
-/// Returns the first bytes that a plan needs of a sample.
-pub(super) fn first_reads(header: &Header, limits: Limits, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+/// Replaces the content of `reads` by the first extents that a plan needs of a sample.
+pub(super) fn first_reads(
+    header: &Header,
+    limits: Limits,
+    plan: &mut SamplePlan<'_>,
+    reads: &mut Reads,
+) -> Result<(), PixelError> {
+    reads.clear();
     // Pixels are judged by their size before they are read. The size of a file's image lies in the file.
     let is_pixels = !header.form.is_file();
     if is_pixels {
         limits.check_pixels(header.size.0, header.size.1)?;
     }
-    let reads = header.form.reads(header, plan)?;
+    header.form.reads(header, plan, reads)?;
     if is_pixels {
         limits.check_memory(reads.bytes())?;
     }
-    Ok(reads)
+    Ok(())
 }
 
 /// The notes of a form that needs none.
@@ -170,14 +196,16 @@ pub(crate) fn whole<'b>(
         return file(dataset, index, &header, memory).map(Source::Encoded);
     }
     let sample = StoredAt { dataset, index };
-    let mut bytes = SampleBytes::in_memory(memory);
-    let mut memory = PlanMemory::default();
-    let plan = &mut SamplePlan::whole(&mut memory);
-    let reads = header.form.reads(&header, plan).expect("no pipeline refuses a whole sample");
-    bytes.append(&sample, &header, &reads, &mut BytesRead::default())?;
-    match header.form.next(&header, bytes.bytes(), plan, &mut FormNotes::default()) {
-        Err(Unusable::Damage(damage)) => return Err(sample.damaged(&header, damage)),
-        next => assert_eq!(next, Ok(Next::Render), "a sample that is no file is read at once"),
+    let (mut plans, mut notes, mut reads) = (PlanMemory::default(), FormNotes::NONE, Reads::default());
+    let plan = &mut SamplePlan::whole(&mut plans);
+    let bytes = SampleBytes::in_memory(memory);
+    let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read: &mut BytesRead::default() };
+    let unusable = |error: SampleError| sample.unusable(error);
+    header.form.reads(&header, plan, reading.reads).map_err(|error| unusable(error.into()))?;
+    if !sample.read(&header, plan, &mut reading).map_err(unusable)? {
+        let message = "a part of it is damaged, and there is no whole file".to_owned();
+        return Err(unusable(PixelError::Malformed { message }.into()));
     }
-    Ok(header.form.source(&header, bytes.into_bytes(), plan, &NO_NOTES).expect("no pipeline refuses a whole sample"))
+    let source = header.form.source(&header, reading.bytes.into_bytes(), plan, &NO_NOTES);
+    source.map_err(|error| unusable(error.into()))
 }

@@ -351,7 +351,7 @@ fn a_form_of_a_later_version_is_no_damage() {
     let Err(error) = forgery.open() else { panic!("it opens") };
     assert!(matches!(error, FormatError::UnknownForm { sample: 3, form: 9, .. }), "{error}");
     let message = error.to_string();
-    assert!(message.contains("update it, or pack") && message.contains("--jpeg kept"), "{message}");
+    assert!(message.contains("update it, or pack") && message.contains("`jpeg=\"kept\"`"), "{message}");
 }
 
 const KEPT: PackFormat = PackFormat::of(StoredForm::Kept);
