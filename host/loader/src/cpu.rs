@@ -8,7 +8,7 @@ use crate::engine::{CpuJob, CpuWork, Engine, GivenUp, RunTask};
 use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::chunk::ChunkLength;
-use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
+use ddlp_csd::prepare::{self, SamplePreparer, close_gaps};
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{FetchedSample, Half, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,7 +128,7 @@ impl RowPreparer {
         let task = &engine.task;
         let next = next.filter(|_| fetched.is_none());
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
-        let context = EpochContext { seed: task.seed, epoch };
+        let context = task.epoch_context(epoch);
         let Self { preparer, pixels } = self;
         let is_over = || engine.is_stopped();
         let mut prepare =

@@ -35,6 +35,7 @@ use crate::recorder::Recorder;
 use crate::report::{CorruptReport, Report};
 use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
 use crate::usage::{MemoryPeak, ReadSum};
+use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, SampleFields, Unavailable};
@@ -420,6 +421,11 @@ impl RunTask {
     /// Returns the seed of the epochs' orders, if they are shuffled.
     pub fn order_seed(&self) -> Option<u64> {
         self.shuffle.then_some(self.seed)
+    }
+
+    /// Returns what all samples of an epoch have in common.
+    pub fn epoch_context(&self, epoch: u32) -> EpochContext {
+        EpochContext { seed: self.seed, epoch }
     }
 
     /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.

@@ -7,67 +7,28 @@
 //! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). If
 //! anything goes wrong with a fetched sample, the preparer reads and prepares the sample again.
 
+mod epoch;
+mod failure;
 mod fetcher;
 
+pub use epoch::{EpochContext, announce, prefetch, stored_at};
 pub use fetcher::SampleFetcher;
 
 use crate::abilities::AgreedDecoders;
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
-use ddlp_dataset::{
-    Dataset, Drawn, FetchedSample, Half, Patience, ReadError, SampleError, SampleReader, StoredAt, Unavailable,
-};
-use ddlp_pixels::{AbilityNumber, CompiledPipeline, CorruptReason, Draw, PixelError, Prepared, Preparer};
+use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
+use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Prepared, Preparer};
+use failure::{Failure, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
 pub const NEIGHBOURS_MIN: u64 = 4096;
 
-/// Returns the index in the dataset of a sample of an epoch. A dataset shorter than the epoch is repeated.
-pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
-    sample_id % dataset.len()
-}
-
-/// Tells the dataset which samples of an epoch will be read soon, unless the list is empty. A panic of the dataset is
-/// ignored: the hint is optional.
-pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
-    if !sample_ids.is_empty() {
-        let indices: Vec<u64> = sample_ids.iter().map(|&sample_id| stored_at(dataset, sample_id)).collect();
-        advise(|| dataset.announce(&indices));
-    }
-}
-
-/// Tells the dataset that this thread will probably read this sample of an epoch next, and which half of it to prefetch
-/// now.
-pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
-    advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
-}
-
 /// Returns how many neighbours a preparer tries in place of a corrupt sample, if the caller asks for `asked`.
 pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
     asked.max(NEIGHBOURS_MIN).min(dataset.len() - 1)
-}
-
-/// Gives the dataset a hint, and ignores a panic: nothing depends on a hint, and the panic hook has reported the panic.
-fn advise(advice: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(advice));
-}
-
-/// Context of all random draws in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochContext {
-    /// Seed of the run.
-    pub seed: u64,
-    /// The epoch.
-    pub epoch: u32,
-}
-
-impl EpochContext {
-    /// Returns the draw for a sample of the epoch.
-    pub fn draw(self, sample_id: u64) -> Draw {
-        Draw { seed: self.seed, epoch: self.epoch, sample_id }
-    }
 }
 
 /// One worker's decoder and its memory for planning and reading, reused from sample to sample.
@@ -325,78 +286,6 @@ struct Made {
 impl Made {
     fn of(prepared: Prepared) -> Self {
         Self { warned: prepared.warnings > 0 }
-    }
-}
-
-/// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.
-enum Failure {
-    /// Another attempt would fail alike.
-    Lasting(Verdict),
-    Unavailable(Box<Unavailable>),
-}
-
-/// Why a stored sample cannot be prepared.
-#[derive(Clone, Copy)]
-enum Verdict {
-    Corrupt(CorruptReason),
-    /// Only the host can tell: see [`Outcome::OtherDecoder`].
-    OtherDecoder(Option<AbilityNumber>),
-}
-
-impl From<Unavailable> for Failure {
-    fn from(error: Unavailable) -> Self {
-        Self::Unavailable(Box::new(error))
-    }
-}
-
-impl Failure {
-    fn corrupt(reason: CorruptReason) -> Self {
-        Self::Lasting(Verdict::Corrupt(reason))
-    }
-
-    /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
-    #[cold]
-    fn of(error: SampleError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
-        let other = |decoder| Self::Lasting(Verdict::OtherDecoder(decoder));
-        // The bytes may look like another format's because the file was replaced.
-        let other_of_bytes = |decoder| match dataset.check_damage() {
-            Err(unavailable) => unavailable.into(),
-            Ok(()) => other(decoder),
-        };
-        match (error, agreed) {
-            (SampleError::OtherDecoder(decoder), _) => other_of_bytes(Some(decoder.ability())),
-            (SampleError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
-                other(Some(AbilityNumber::of_form(form)))
-            }
-            (SampleError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
-                other_of_bytes(None)
-            }
-            (SampleError::Read(error), _) => Self::of_reading(error),
-            (SampleError::Pixels(error), _) => Self::of_decoding(error, dataset, index),
-        }
-    }
-
-    #[cold]
-    fn of_reading(error: ReadError) -> Self {
-        match error {
-            ReadError::Corrupt(error) => Self::corrupt(error.reason()),
-            ReadError::Unavailable(error) => error.into(),
-        }
-    }
-
-    #[cold]
-    fn of_decoding(error: PixelError, dataset: &dyn Dataset, index: u64) -> Self {
-        // The bytes may not decode because the file was replaced.
-        if let Err(error) = dataset.check_damage() {
-            return error.into();
-        }
-        match error {
-            PixelError::NoMemory { message: problem } => {
-                let (name, location) = (dataset.name(index), dataset.location(index));
-                Unavailable::NoMemory { name, location, problem }.into()
-            }
-            error => Self::corrupt(error.reason()),
-        }
     }
 }
 

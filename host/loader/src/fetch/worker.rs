@@ -2,7 +2,7 @@
 
 use crate::cpu::{Activity, Desk};
 use crate::engine::Engine;
-use ddlp_csd::prepare::{EpochContext, SampleFetcher, stored_at};
+use ddlp_csd::prepare::{SampleFetcher, stored_at};
 use ddlp_dataset::SampleToFetch;
 
 /// Runs one thread of the stage until the run is over.
@@ -15,7 +15,7 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             desk.begin(Activity::Fetching, ticket.id, ticket.sample_id);
         }
         samples.extend(group.iter_mut().map(|(ticket, fetched)| {
-            let context = EpochContext { seed: task.seed, epoch: ticket.id.epoch };
+            let context = task.epoch_context(ticket.id.epoch);
             let (index, draw) = (stored_at(&*task.dataset, ticket.sample_id), context.draw(ticket.sample_id));
             SampleToFetch { index, draw, fetched: std::mem::take(fetched) }
         }));

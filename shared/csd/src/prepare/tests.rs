@@ -3,7 +3,7 @@
 mod decoders;
 
 use super::*;
-use ddlp_dataset::{Corrupt, Header, Identity, Location};
+use ddlp_dataset::{Corrupt, Header, Identity, Location, ReadError};
 use ddlp_pixels::ops::{CenterCrop, Resize};
 use ddlp_pixels::{Limits, Pipeline};
 use std::io;

@@ -1,7 +1,7 @@
 //! Samples whose decoder the drive lacks, or has with another digest than the host.
 
 use super::*;
-use ddlp_pixels::{Decoder, Decoders, Format};
+use ddlp_pixels::{AbilityNumber, Decoder, Decoders, Format};
 
 /// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
 /// know.
