@@ -3,7 +3,7 @@
 use crate::arrow::{Columns, Table};
 use crate::errors;
 use crate::source::Sequence;
-use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOption, PackOptions, PackProgress, Phase, StoredForm};
+use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Dataset};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,35 +38,8 @@ pub struct Packing {
 
 impl Packing {
     fn options(&self) -> PyResult<PackOptions> {
-        let wrong = |option: &str, value: &str, is_its: fn(PackOption) -> bool| {
-            let is_its = |form: &&StoredForm| form.option().is_some_and(is_its);
-            let names = StoredForm::ALL.iter().filter(is_its).map(|form| format!("\"{}\"", form.name()));
-            let files = (option == "format").then(|| "\"encoded\"".to_string());
-            let names = files.into_iter().chain(names).collect::<Vec<_>>().join(", ");
-            errors::configuration(format!("`{option}` is \"{value}\", but must be one of {names}"))
-        };
-        let form = |name: &str, is_its: fn(PackOption) -> bool| {
-            StoredForm::ALL.iter().copied().find(|form| form.name() == name && form.option().is_some_and(is_its))
-        };
-        let is_format: fn(PackOption) -> bool = |option| matches!(option, PackOption::Format(_));
-        let is_jpeg: fn(PackOption) -> bool = |option| matches!(option, PackOption::Jpeg(_));
-        let format = match (self.format.as_str(), &self.jpeg, self.max_side) {
-            ("encoded", _, Some(_)) => {
-                return Err(errors::configuration("`max_side` shrinks pixels: it needs `format=\"raw\"`".into()));
-            }
-            ("encoded", None, None) => PackFormat::default(),
-            ("encoded", Some(jpeg), None) => {
-                PackFormat::of(form(jpeg, is_jpeg).ok_or_else(|| wrong("jpeg", jpeg, is_jpeg))?)
-            }
-            (format, jpeg, max_side) => {
-                let form = form(format, is_format).ok_or_else(|| wrong("format", format, is_format))?;
-                if jpeg.is_some() {
-                    let why = format!("`jpeg` says how files are stored, but `format=\"{format}\"` stores no files");
-                    return Err(errors::configuration(why));
-                }
-                PackFormat { form, max_side }
-            }
-        };
+        let format = PackFormat::of_options(Some(&self.format), self.jpeg.as_deref(), self.max_side);
+        let format = format.map_err(|error| errors::configuration(error.to_string()))?;
         Ok(PackOptions {
             threads: self.threads.unwrap_or(0),
             format,

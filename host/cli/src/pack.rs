@@ -3,13 +3,13 @@
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{
-    PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, StoredForm,
-    Tally, WhyKept,
+    ENCODED, PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
+    StoredForm, Tally, WhyKept,
 };
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -47,11 +47,11 @@ pub struct PackArgs {
     out: PathBuf,
     // The help of these two options has a few words of each form's own.
     #[arg(long, value_parser = format_parser(), default_value = ENCODED, help = format_help())]
-    format: FormatChoice,
-    #[arg(long, value_name = "FORM", value_parser = form_parser(jpeg_words), help = jpeg_help())]
-    jpeg: Option<StoredForm>,
+    format: String,
+    #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(names(jpeg_words)), help = jpeg_help())]
+    jpeg: Option<String>,
     /// With --format raw: shrink larger images until their longer side has N pixels
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    #[arg(long, value_name = "N")]
     max_side: Option<u32>,
     /// Replace an existing regular file, but no link or device
     #[arg(long)]
@@ -76,16 +76,6 @@ pub struct PackArgs {
     quiet: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FormatChoice {
-    Encoded,
-    /// A form of pixels.
-    Pixels(StoredForm),
-}
-
-/// Value of `--format` for files.
-const ENCODED: &str = "encoded";
-
 /// Returns the words for a form that `--format` asks for.
 fn format_words(form: StoredForm) -> Option<&'static str> {
     match form.option() {
@@ -107,21 +97,8 @@ fn names(words: fn(StoredForm) -> Option<&'static str>) -> impl Iterator<Item = 
     StoredForm::ALL.iter().filter(move |&&form| words(form).is_some()).map(|form| form.name())
 }
 
-/// Returns the form of this name, which the parser has accepted.
-fn form_of(name: &str) -> StoredForm {
-    *StoredForm::ALL.iter().find(|form| form.name() == name).expect("a form's name")
-}
-
-fn form_parser(words: fn(StoredForm) -> Option<&'static str>) -> impl TypedValueParser<Value = StoredForm> {
-    PossibleValuesParser::new(names(words)).map(|name| form_of(&name))
-}
-
-fn format_parser() -> impl TypedValueParser<Value = FormatChoice> {
-    let values = [ENCODED].into_iter().chain(names(format_words));
-    PossibleValuesParser::new(values).map(|name| match name.as_str() {
-        ENCODED => FormatChoice::Encoded,
-        name => FormatChoice::Pixels(form_of(name)),
-    })
+fn format_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new([ENCODED].into_iter().chain(names(format_words)))
 }
 
 fn format_help() -> String {
@@ -135,23 +112,9 @@ fn jpeg_help() -> String {
     format!("Store JPEGs {} [default: {}]", forms.join(", or "), PackFormat::default().form.name())
 }
 
-impl PackArgs {
-    fn format(&self) -> anyhow::Result<PackFormat> {
-        Ok(match (self.format, self.jpeg) {
-            (FormatChoice::Pixels(form), Some(_)) => {
-                bail!("--jpeg says how files are stored, but --format {} stores no files", form.name())
-            }
-            (FormatChoice::Pixels(form), None) => PackFormat { form, max_side: self.max_side },
-            _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
-            (FormatChoice::Encoded, Some(form)) => PackFormat::of(form),
-            (FormatChoice::Encoded, None) => PackFormat::default(),
-        })
-    }
-}
-
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
-    let format = args.format()?;
+    let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
     let source = ddlp_dataset::open(&args.source)?;
     output::Files::default().writes("OUT", Some(&args.out)).check(&*source, &args.source)?;
     let options = PackOptions {
@@ -303,10 +266,10 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let ratio = ratio(rest, summary.source_bytes);
     let _ = writeln!(out, "  {:>9}  index and padding: {}{ratio}", "", text::bytes(rest));
     let has = |form| summary.form(form).plain.samples > 0;
-    if has(StoredForm::Planar) && (args.format != FormatChoice::Encoded || args.jpeg.is_some()) {
+    if has(StoredForm::Planar) && (args.format != ENCODED || args.jpeg.is_some()) {
         let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
     }
-    if has(StoredForm::Raw) && args.format == FormatChoice::Encoded {
+    if has(StoredForm::Raw) && args.format == ENCODED {
         let _ = writeln!(out, "Pixels of the source stay pixels: --format encoded and --jpeg do not apply to them.");
     }
 }

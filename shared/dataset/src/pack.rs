@@ -17,6 +17,7 @@ mod direct;
 mod file;
 mod format;
 mod index;
+mod options;
 mod plan;
 mod reader;
 mod record;
@@ -36,11 +37,11 @@ pub use crate::forms::{PackOption, StoredForm};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
+pub use options::{ENCODED, PackFormat, PackOptionError, PackOptions};
 pub use reader::Pack;
 pub use record::{IndexRecord, StoredVerdict};
 pub use report::{
-    FormTally, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
-    RepairedSample, Tally, WhyKept,
+    FormTally, LISTED_MAX, PackError, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally, WhyKept,
 };
 pub use store::{Blocks, BlocksRead};
 pub use superblock::{Layout, Section};

@@ -1,4 +1,4 @@
-//! The loader's options in its messages, as the command line spells them.
+//! Options in messages of the library, as the command line spells them.
 
 /// Options that messages name, each with its flag.
 const FLAGS: &[(&str, &str)] = &[
@@ -20,6 +20,9 @@ const FLAGS: &[(&str, &str)] = &[
     ("window", "--window"),
     ("world_size", "--world-size"),
 ];
+
+/// Options of packing, likewise.
+const PACK_FLAGS: &[(&str, &str)] = &[("format", "--format"), ("jpeg", "--jpeg"), ("max_side", "--max-side")];
 
 /// Spells the options of a message as flags: `` `buffers` `` as `--buffers`, and `` `policy="skip"` `` as
 /// `--policy skip`. The library writes them as its options and Python do.
@@ -45,13 +48,14 @@ pub fn flags(message: &str) -> String {
 /// Returns an option as a flag, with its value if it has one.
 fn flag(option: &str) -> Option<String> {
     let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
-    let (_, flag) = FLAGS.iter().find(|(option, _)| *option == name)?;
+    let (_, flag) = FLAGS.iter().chain(PACK_FLAGS).find(|(option, _)| *option == name)?;
     Some(value.map_or(flag.to_string(), |value| format!("{flag} {}", value.trim_matches('"'))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::PackArgs;
     use crate::run::RunArgs;
     use clap::{Args, Command};
 
@@ -61,6 +65,7 @@ mod tests {
             ("use more `buffers`", "use more --buffers"),
             ("`buffers` or `slots`", "--buffers or --slots"),
             (r#"try `policy="skip"`, and `ddlp verify`"#, "try --policy skip, and `ddlp verify`"),
+            (r#"`max_side` needs `format="raw"`"#, "--max-side needs --format raw"),
             ("buffers are full", "buffers are full"),
             ("a file named a`buffers", "a file named a`buffers"),
             ("", ""),
@@ -78,6 +83,10 @@ mod tests {
             let is_flag = |arg: &clap::Arg| arg.get_long() == Some(&flag[2..]);
             assert!(command.get_arguments().any(is_flag), "{flag}");
             assert!(options.get(option).is_some() || of_drive.get(option).is_some(), "{option}");
+        }
+        let command = PackArgs::augment_args(Command::new("pack"));
+        for (_, flag) in PACK_FLAGS {
+            assert!(command.get_arguments().any(|arg| arg.get_long() == Some(&flag[2..])), "{flag}");
         }
     }
 }

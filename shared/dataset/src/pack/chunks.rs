@@ -4,7 +4,7 @@
 //! between claim and hand-over exceed a budget. The chunk that the consumer waits for is therefore always claimed
 //! already, so the work cannot stall.
 
-use super::report::PackFormat;
+use super::options::PackFormat;
 use super::storing::{Fault, StoredSample, Storing};
 use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;

@@ -3,7 +3,8 @@
 use super::format::{
     BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
 };
-use super::report::{PackError, PackFormat};
+use super::options::PackFormat;
+use super::report::PackError;
 use crate::{CLASSES_MAX, Dataset, SAMPLE_BYTES_MAX};
 
 /// Offsets of all parts. The samples come last, since repairing may change their length.

@@ -1,10 +1,10 @@
-//! Interface of `pack`: options, progress, summary, errors.
+//! Interface of `pack`: progress, summary, errors.
 
 use super::broken::Broken;
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use crate::forms::StoredForm;
 use crate::{CLASSES_MAX, Identity};
-use ddlp_pixels::{CorruptReason, Limits, NotIndexed};
+use ddlp_pixels::{CorruptReason, NotIndexed};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -12,30 +12,6 @@ use std::path::PathBuf;
 
 /// Most samples that a list of repaired, rejected or broken ones names. The count beside the list includes all.
 pub const LISTED_MAX: usize = 1 << 16;
-
-/// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackFormat {
-    /// Form in which to store samples that the source has as files. A file that this form cannot hold is stored as
-    /// `kept`.
-    pub form: StoredForm,
-    /// In a form of pixels: limit of the longer side in pixels; larger images are shrunk to it.
-    pub max_side: Option<u32>,
-}
-
-impl PackFormat {
-    /// Returns the format for files in this form, with images of any size.
-    pub const fn of(form: StoredForm) -> Self {
-        Self { form, max_side: None }
-    }
-}
-
-impl Default for PackFormat {
-    /// Returns files with checkpoints.
-    fn default() -> Self {
-        Self::of(StoredForm::Indexed)
-    }
-}
 
 /// Reason why a sample is stored as its whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,25 +67,6 @@ pub struct FormTally {
     pub rewritten: Tally,
     /// Samples that this packing shrank. A source that is a pack may hold others.
     pub shrunk: Tally,
-}
-
-/// Options for packing.
-#[derive(Clone, Debug, Default)]
-pub struct PackOptions {
-    /// Threads that read and decode; 0 means one per core.
-    pub threads: usize,
-    /// How samples are to be stored.
-    pub format: PackFormat,
-    /// Whether to replace an existing file.
-    pub overwrite: bool,
-    /// Whether to verify the whole file before it gets its name.
-    pub verify: bool,
-    /// Whether to store unreadable samples as rejected and empty, instead of making no pack.
-    pub allow_unreadable: bool,
-    /// Whether to make no pack if a sample does not decode.
-    pub strict: bool,
-    /// Limits for the decoding of each sample.
-    pub limits: Limits,
 }
 
 /// Phase of [`pack`](super::pack()).

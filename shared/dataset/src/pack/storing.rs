@@ -1,7 +1,8 @@
 //! Storing a sample: its verdict, and the choice of its form. The form itself does the rest.
 
+use super::options::PackFormat;
 use super::record::{IndexRecord, StoredVerdict};
-use super::report::{PackFormat, WhyKept};
+use super::report::WhyKept;
 use crate::forms::StoredForm;
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
 use ddlp_pixels::{CorruptReason, Limits, PixelError, Preparer, Source, Verdict};

@@ -2,11 +2,10 @@
 
 use super::chunks::{Chunk, Event, store_all};
 use super::format::BLOCK_BYTES;
+use super::options::PackOptions;
 use super::plan::Plan;
 use super::record::{IndexRecord, StoredVerdict};
-use super::report::{
-    LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
-};
+use super::report::{LISTED_MAX, PackError, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally};
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};

@@ -1,0 +1,155 @@
+//! Options of `pack`.
+
+use crate::forms::{PackOption, StoredForm};
+use ddlp_pixels::Limits;
+use std::ops::RangeInclusive;
+
+/// Value of the option `format` for files.
+pub const ENCODED: &str = "encoded";
+
+/// Limits of the longer side that images can be shrunk to.
+const SIDES: RangeInclusive<u32> = 1..=65_535;
+
+/// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackFormat {
+    /// Form in which to store samples that the source has as files. A file that this form cannot hold is stored as
+    /// `kept`.
+    pub form: StoredForm,
+    /// In a form of pixels: limit of the longer side in pixels; larger images are shrunk to it.
+    pub max_side: Option<u32>,
+}
+
+impl PackFormat {
+    /// Returns the format for files in this form, with images of any size.
+    pub const fn of(form: StoredForm) -> Self {
+        Self { form, max_side: None }
+    }
+
+    /// Returns the format that the options `format`, `jpeg` and `max_side` of packing ask for.
+    ///
+    /// # Errors
+    ///
+    /// If an option is wrong, or contradicts another one. The message names options in backticks, and writes values as
+    /// Python does.
+    pub fn of_options(
+        format: Option<&str>,
+        jpeg: Option<&str>,
+        max_side: Option<u32>,
+    ) -> Result<Self, PackOptionError> {
+        let wrong = |message: String| Err(PackOptionError(message));
+        let pixels = match format.filter(|&format| format != ENCODED) {
+            Some(format) => Some(form_of("format", format)?),
+            None => None,
+        };
+        let jpeg = jpeg.map(|jpeg| form_of("jpeg", jpeg)).transpose()?;
+        match (pixels, jpeg, max_side) {
+            (Some(form), Some(_), _) => {
+                wrong(format!("`jpeg` says how files are stored, but `format=\"{}\"` stores no files", form.name()))
+            }
+            (_, _, Some(side)) if !SIDES.contains(&side) => {
+                wrong(format!("`max_side` is {side}, but must be {} to {}", SIDES.start(), SIDES.end()))
+            }
+            (Some(form), None, max_side) => Ok(Self { form, max_side }),
+            (None, _, Some(_)) => {
+                let formats = names_of("format").map(|name| format!("`format=\"{name}\"`")).collect::<Vec<_>>();
+                wrong(format!("`max_side` shrinks pixels: it needs {}", formats.join(" or ")))
+            }
+            (None, jpeg, None) => Ok(jpeg.map_or_else(Self::default, Self::of)),
+        }
+    }
+}
+
+impl Default for PackFormat {
+    /// Returns files with checkpoints.
+    fn default() -> Self {
+        Self::of(StoredForm::Indexed)
+    }
+}
+
+/// Reason why options of [`PackFormat::of_options`] are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PackOptionError(String);
+
+/// Returns the form with this name, if the option asks for it.
+fn form_of(option: &str, name: &str) -> Result<StoredForm, PackOptionError> {
+    if names_of(option).any(|known| known == name)
+        && let Some(&form) = StoredForm::ALL.iter().find(|form| form.name() == name)
+    {
+        return Ok(form);
+    }
+    let files = (option == "format").then_some(ENCODED);
+    let names = files.into_iter().chain(names_of(option)).map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
+    Err(PackOptionError(format!("`{option}` is \"{name}\", but must be one of {}", names.join(", "))))
+}
+
+/// Returns the names of the forms that an option asks for.
+fn names_of(option: &str) -> impl Iterator<Item = &'static str> {
+    let is_jpeg = option == "jpeg";
+    let of_option = move |form: &&StoredForm| match form.option() {
+        Some(PackOption::Jpeg(_)) => is_jpeg,
+        Some(PackOption::Format(_)) => !is_jpeg,
+        None => false,
+    };
+    StoredForm::ALL.iter().filter(of_option).map(|form| form.name())
+}
+
+/// Options for packing.
+#[derive(Clone, Debug, Default)]
+pub struct PackOptions {
+    /// Threads that read and decode; 0 means one per core.
+    pub threads: usize,
+    /// How samples are to be stored.
+    pub format: PackFormat,
+    /// Whether to replace an existing file.
+    pub overwrite: bool,
+    /// Whether to verify the whole file before it gets its name.
+    pub verify: bool,
+    /// Whether to store unreadable samples as rejected and empty, instead of making no pack.
+    pub allow_unreadable: bool,
+    /// Whether to make no pack if a sample does not decode.
+    pub strict: bool,
+    /// Limits for the decoding of each sample.
+    pub limits: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_ask_for_one_format_or_say_what_is_wrong() {
+        use StoredForm::{Indexed, Kept, Raw, Rows};
+        for (format, jpeg, max_side, expected) in [
+            (None, None, None, Ok(PackFormat::of(Indexed))),
+            (Some("encoded"), None, None, Ok(PackFormat::default())),
+            (Some("encoded"), Some("rows"), None, Ok(PackFormat::of(Rows))),
+            (None, Some("kept"), None, Ok(PackFormat::of(Kept))),
+            (Some("raw"), None, None, Ok(PackFormat::of(Raw))),
+            (Some("raw"), None, Some(65_535), Ok(PackFormat { form: Raw, max_side: Some(65_535) })),
+            (Some("png"), None, None, Err("`format` is \"png\", but must be one of \"encoded\", \"raw\"")),
+            (Some("kept"), None, None, Err("`format` is \"kept\", but must be one of \"encoded\", \"raw\"")),
+            (None, Some("raw"), None, Err("`jpeg` is \"raw\", but must be one of \"kept\", \"rows\", \"indexed\"")),
+            (
+                Some("raw"),
+                Some("png"),
+                None,
+                Err("`jpeg` is \"png\", but must be one of \"kept\", \"rows\", \"indexed\""),
+            ),
+            (
+                Some("raw"),
+                Some("kept"),
+                None,
+                Err("`jpeg` says how files are stored, but `format=\"raw\"` stores no files"),
+            ),
+            (None, None, Some(9), Err("`max_side` shrinks pixels: it needs `format=\"raw\"`")),
+            (None, Some("kept"), Some(9), Err("`max_side` shrinks pixels: it needs `format=\"raw\"`")),
+            (Some("raw"), None, Some(0), Err("`max_side` is 0, but must be 1 to 65535")),
+            (Some("raw"), None, Some(65_536), Err("`max_side` is 65536, but must be 1 to 65535")),
+        ] {
+            let chosen = PackFormat::of_options(format, jpeg, max_side).map_err(|error| error.to_string());
+            assert_eq!(chosen, expected.map_err(str::to_owned), "{format:?} {jpeg:?} {max_side:?}");
+        }
+    }
+}
