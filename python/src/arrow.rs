@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::errors;
+use crate::labels;
 use crate::opening;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
@@ -93,16 +94,14 @@ impl Table {
         if let Some(row) = (0..images.len()).find(|&row| images.is_null(row)) {
             return Err(named(row, "no bytes of an image: the table must contain the files, not their names"));
         }
-        let labels = batch.column(label_at);
-        if let Some(row) = (0..labels.len()).find(|&row| labels.is_null(row)) {
+        let integers = batch.column(label_at);
+        if let Some(row) = (0..integers.len()).find(|&row| integers.is_null(row)) {
             return Err(named(row, "no label"));
         }
-        for row in 0..labels.len() {
-            let label =
-                label_of(labels, row).filter(|&label| self.classes.is_empty() || (label as usize) < self.classes.len());
-            let classes = self.classes.len();
-            self.labels
-                .push(label.ok_or_else(|| named(row, &format!("a label that is none of its {classes} classes")))?);
+        for row in 0..integers.len() {
+            let label = label_of(integers, row).ok_or_else(|| named(row, "no label"))?;
+            let label = labels::checked(label, self.classes.len());
+            self.labels.push(label.map_err(|wrong| named(row, &format!("the label {wrong}")))?);
         }
         self.parts.push(Part { end: self.labels.len() as u64, images });
         Ok(())
@@ -175,13 +174,13 @@ fn holds_files(kind: &DataType) -> bool {
     }
 }
 
-/// Returns the label in a row; `None` if it is negative or far too large.
-fn label_of(labels: &dyn Array, row: usize) -> Option<u32> {
-    fn of<T: ArrowPrimitiveType>(labels: &dyn Array, row: usize) -> Option<u32>
+/// Returns the integer in a row; `None` if the column has no integers.
+fn label_of(labels: &dyn Array, row: usize) -> Option<i128> {
+    fn of<T: ArrowPrimitiveType>(labels: &dyn Array, row: usize) -> Option<i128>
     where
-        T::Native: TryInto<u32>,
+        T::Native: Into<i128>,
     {
-        labels.as_primitive::<T>().value(row).try_into().ok()
+        Some(labels.as_primitive::<T>().value(row).into())
     }
     match labels.data_type() {
         DataType::Int8 => of::<Int8Type>(labels, row),

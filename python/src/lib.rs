@@ -16,6 +16,7 @@ mod batch;
 mod dlpack;
 mod epoch;
 mod errors;
+mod labels;
 mod logging;
 mod opening;
 mod packing;

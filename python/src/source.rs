@@ -1,6 +1,7 @@
 //! Samples of a Python object: a sequence of pairs of an encoded image and a label.
 
 use crate::errors;
+use crate::labels::{self, UNKNOWN};
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,9 +11,6 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-/// Mark of a label that is not known yet. No dataset has so large a label.
-const UNKNOWN: u32 = u32::MAX;
 
 /// Most items of an object. Each takes four bytes of memory.
 const ITEMS_MAX: usize = 1 << 30;
@@ -91,14 +89,9 @@ impl Sequence {
                 .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
                 .ok_or_else(|| wrong(format!("({}, …)", described(&image))))?,
         };
-        let label = label.extract::<u32>().map_err(|_| wrong(format!("(bytes, {})", described(&label))))?;
-        if label == UNKNOWN || (!self.classes.is_empty() && label as usize >= self.classes.len()) {
-            let classes = self.classes.len();
-            return Err(PyValueError::new_err(format!(
-                "the label of item {index} of {} is {label}, but it has {classes} classes, numbered from 0",
-                self.name
-            )));
-        }
+        let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label))))?;
+        let label = labels::checked(label, self.classes.len())
+            .map_err(|wrong| PyValueError::new_err(format!("the label of item {index} of {} is {wrong}", self.name)))?;
         let noted = self.labels[index as usize].compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
         if let Some(before) = noted.err().filter(|&before| before != label) {
             return Err(PyValueError::new_err(format!(

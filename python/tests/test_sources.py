@@ -98,7 +98,7 @@ def test_items_that_are_no_samples_are_described(item, part):
 def test_a_label_beyond_the_classes_is_named(photos):
     wrong = Photos(photos)
     wrong.files[40] = (wrong.files[40][0], 10)
-    with pytest.raises(ddlp.UnavailableError, match="label of item 40 .* is 10, but it has 10 classes"):
+    with pytest.raises(ddlp.UnavailableError, match="label of item 40 .* is 10, but its classes are numbered 0 to 9"):
         for _ in loader(wrong):
             pass
 
@@ -304,8 +304,9 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
             "no column photo of bytes of image files; its columns are image, label",
         ),
         (photos_table(photos, image=pyarrow.array([None] * 60, pyarrow.binary())), "row 0 .* no bytes"),
-        (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59"),
-        (ddlp.ArrowTable(table, classes=["one"]), "none of its 1 classes"),
+        (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59 .* label -1, but labels lie between"),
+        (photos_table(photos, label=pyarrow.array([0] * 59 + [2**32 - 1])), "row 59 .* label 4294967295, but labels"),
+        (ddlp.ArrowTable(table, classes=["one"]), "but its classes are numbered 0 to 0"),
         (table.slice(0, 0), "is empty"),
     ]:
         with pytest.raises(ddlp.ConfigurationError, match=part):
