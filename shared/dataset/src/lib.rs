@@ -50,7 +50,7 @@ pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 pub use sample_reader::{
     BytesRead, Drawn, ExtentRead, FetchedSample, SampleError, SampleReader, SampleToFetch, StageTimes, StoredAt,
 };
-pub use sources::{OpenError, cifar, folder, open, shards};
+pub use sources::*;
 
 use ddlp_pixels::{Decoders, Source};
 use std::fs::Metadata;

@@ -1,6 +1,7 @@
 //! The sources, and how a path is recognised as one of them.
 
 pub mod cifar;
+mod files;
 pub mod folder;
 pub mod shards;
 

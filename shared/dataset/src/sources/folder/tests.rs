@@ -182,7 +182,7 @@ fn a_file_that_is_overwritten_while_it_is_read_has_changed() {
         file.write_all_at(b"A", 0)?;
         file.set_modified(SystemTime::now() + Duration::from_secs(1))
     };
-    let error = folder.read_unchanged(0, &folder.stamps[0], overwrite).unwrap_err();
+    let error = folder.files.read_unchanged(0, &folder.files.stamps[0], overwrite).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
 }
 
@@ -272,10 +272,10 @@ fn handle_out_of_reach() -> File {
 fn a_file_is_not_damaged_if_the_root_cannot_be_read_either() {
     let root = folder_of(&["a/1.jpg"]);
     let mut folder = open(&root).unwrap();
-    let error = folder.unread(0, io::Error::from_raw_os_error(libc::EIO));
+    let error = folder.files.unread(0, io::Error::from_raw_os_error(libc::EIO));
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Io { .. })), "{error}");
-    folder.root_handle = handle_out_of_reach();
-    let error = folder.unread(0, io::Error::from_raw_os_error(libc::EIO));
+    folder.files.root_handle = handle_out_of_reach();
+    let error = folder.files.unread(0, io::Error::from_raw_os_error(libc::EIO));
     let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
     assert_eq!(path, root.path());
 }
@@ -290,7 +290,7 @@ fn a_file_behind_links_is_not_damaged_if_a_folder_on_their_way_cannot_be_read() 
     symlink(elsewhere.path().join("near/x.jpg"), root.path().join("a/2.jpg")).unwrap();
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let folder = open(&root).unwrap();
-    let unread = || folder.unread(1, io::Error::from_raw_os_error(libc::EIO));
+    let unread = || folder.files.unread(1, io::Error::from_raw_os_error(libc::EIO));
     assert!(matches!(unread(), ReadError::Corrupt(Corrupt::Io { .. })));
     for name in ["near", "far"] {
         let closed = elsewhere.path().join(name);
