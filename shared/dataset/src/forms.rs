@@ -66,3 +66,17 @@ macro_rules! name_forms {
 }
 
 with_forms!(name_forms);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddlp_pixels::AbilityNumber;
+
+    #[test]
+    fn the_ability_of_a_forms_decoder_has_the_forms_number() {
+        for &form in StoredForm::ALL {
+            let Some(decoder) = form.decoder() else { continue };
+            assert_eq!(decoder.ability(), AbilityNumber::of_form(form as u8), "{form:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 mod absence;
 mod alone;
+mod asked;
 mod batches;
 mod bench;
 mod contract;

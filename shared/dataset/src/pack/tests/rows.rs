@@ -135,6 +135,38 @@ fn crops_have_the_pixels_of_the_source_and_read_only_their_rows() {
     }
 }
 
+/// The photographs have as many pixels as ImageNet's usual ones, and half of their bytes, so that blocks weigh more. One
+/// more row of MCUs above and below each crop would add 5 %.
+#[test]
+fn a_training_crop_asks_for_little_more_than_its_rows() {
+    let bench = Bench::new(1, 1);
+    let folder = bench.path("source/class0");
+    fs::remove_dir_all(bench.path("source")).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    let options = JpegOptions { quality: 96, ..JpegOptions::default() };
+    for seed in 0..6 {
+        let (width, height) = (500 - seed * 7, 375 + seed * 5);
+        let file = jpeg(&synthetic::photo(width, height, seed), width, height, &options).unwrap();
+        fs::write(folder.join(format!("{seed}.jpg")), file).unwrap();
+    }
+    let (source, out) = (open(&bench.path("source")).unwrap(), bench.path("rows.ddlp"));
+    let options = PackOptions { format: PackFormat::of(StoredForm::Rows), ..PackOptions::default() };
+    quietly(&*source, &out, &options).unwrap();
+    let pack = Pack::open(&out).unwrap();
+    let records: Vec<_> = (0..pack.len()).map(|index| pack.record(index).unwrap()).collect();
+    let files: u64 = records.iter().map(|record| u64::from(record.length)).sum();
+    let index: u64 = records.iter().map(|record| u64::from(record.detail_length)).sum();
+    assert!(index * 200 <= files, "the row indices have {index} bytes, the files {files}");
+    let (mut reader, draws) = (SampleReader::default(), 100);
+    for (sample, draw) in (0..pack.len()).flat_map(|sample| (0..draws).map(move |draw| (sample, draw))) {
+        prepare_by(&mut reader, &pack, sample, &Pipeline::imagenet_train(), draw).unwrap();
+    }
+    let BytesRead { bytes, block_bytes } = reader.take_read();
+    let share = |bytes: u64| bytes as f64 / (files * u64::from(draws)) as f64;
+    assert!(share(bytes) < 0.765, "{}", share(bytes));
+    assert!(share(block_bytes) < 0.86, "{}", share(block_bytes));
+}
+
 #[test]
 fn damage_costs_no_pixels_where_the_whole_file_has_them_and_is_an_error_elsewhere() {
     let bench = Bench::new(1, 1);

@@ -1,0 +1,106 @@
+//! What the host asks of a drive that alone holds the dataset, as a relay between them sees it.
+
+use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
+use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, Strategy, open_dataset};
+use ddlp_tests::agent::Agent;
+use ddlp_tests::photos::Photos;
+use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
+use ddlp_tests::runs::{Run, loader};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SAMPLES: u32 = 40;
+/// Bytes of a block of namespace 1.
+const BLOCK_BYTES: u64 = 4096;
+/// Status of a read that the medium cannot serve: Media and Data Integrity Errors, Unrecovered Read Error.
+const UNRECOVERED: u16 = 0x0281;
+/// Flag of a data PDU that stands for a successful completion too.
+const SUCCESS: u8 = 1 << 3;
+
+fn photos() -> Photos {
+    Photos::with_sizes(SAMPLES, |index| (320 + index % 9, 240 + index % 7))
+}
+
+/// Returns the first block and the number of blocks of a command that reads namespace 1.
+fn blocks_read(command: &[u8; 64]) -> Option<(u64, u64)> {
+    let number = |at: usize| u32::from_le_bytes([command[at], command[at + 1], command[at + 2], command[at + 3]]);
+    let is_read = command[0] == 0x02 && number(4) == 1;
+    is_read.then(|| (u64::from(number(40)), u64::from(number(48) as u16) + 1))
+}
+
+/// Returns a loader over the agent's dataset, through a relay.
+fn through(agent: &Agent, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> LoaderBuilder {
+    let proxy = Proxy::start(agent.address(), plan);
+    loader(Path::new(&agent.url_by(&proxy.address()))).strategy(Strategy::Cpu)
+}
+
+#[test]
+fn the_blocks_of_a_report_are_those_that_the_drive_was_asked_for() {
+    let photos = photos();
+    for form in [StoredForm::Kept, StoredForm::Rows] {
+        let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
+        let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        let builder = through(&agent, move |pdu| {
+            let blocks =
+                pdu.command().filter(|_| pdu.kind() == CAPSULE_COMMAND).and_then(|command| blocks_read(&command));
+            counted.fetch_add(blocks.map_or(0, |(_, blocks)| blocks), Ordering::Relaxed);
+            Fate::Pass
+        });
+        let opened = builder.build().unwrap();
+        let by_opening = asked.load(Ordering::Relaxed);
+        let run = Run::over(opened, |_, _| {});
+        let blocks = asked.load(Ordering::Relaxed) - by_opening;
+        assert!(by_opening > 0 && blocks > 0);
+        let reported = (run.report.read_blocks_mb * 1e6).round() as u64;
+        assert_eq!(blocks * BLOCK_BYTES, reported, "{form:?}");
+    }
+}
+
+#[test]
+fn samples_of_a_drive_are_fetched_ahead_by_threads_of_their_own() {
+    let photos = photos();
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
+    let dataset = open_dataset(Path::new(&agent.url()), &Host::system()).unwrap();
+    assert!(dataset.fetch_depth().in_flight() > 1, "{:?}", dataset.fetch_depth());
+}
+
+#[test]
+fn a_block_that_the_drive_cannot_read_is_damage_of_its_sample_alone() {
+    let photos = photos();
+    let damaged = Pack::open(&photos.pack()).unwrap().record(11).unwrap();
+    let lost = damaged.offset.div_ceil(BLOCK_BYTES)..(damaged.offset + u64::from(damaged.length)) / BLOCK_BYTES;
+    assert!(!lost.is_empty(), "the sample has a block of its own");
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
+    let expected = Run::of(loader(&photos.pack()));
+    let run = Run::of(
+        through(&agent, move |pdu| {
+            let asked = pdu.command().and_then(|command| blocks_read(&command));
+            let is_lost = asked.is_some_and(|(first, blocks)| first < lost.end && lost.start < first + blocks);
+            if pdu.way == Way::ToAgent || !is_lost {
+                return Fate::Pass;
+            }
+            match pdu.kind() {
+                CAPSULE_RESPONSE => pdu.set_status(UNRECOVERED),
+                C2H_DATA if pdu.bytes[1] & SUCCESS == 0 => return Fate::Drop,
+                C2H_DATA => {
+                    // A completion of its own, in place of the data.
+                    let id = [pdu.bytes[8], pdu.bytes[9]];
+                    *pdu.bytes = vec![CAPSULE_RESPONSE, 0, 24, 0, 24, 0, 0, 0];
+                    pdu.bytes.resize(20, 0);
+                    pdu.bytes.extend(id);
+                    pdu.bytes.extend([0, 0]);
+                    pdu.set_status(UNRECOVERED);
+                }
+                _ => {}
+            }
+            Fate::Pass
+        })
+        .policy(CorruptPolicy::Skip),
+    );
+    assert_eq!(run.report.corrupt.len(), 1, "{:?}", run.report.corrupt);
+    assert_eq!(run.report.corrupt[0].sample_id, 11);
+    assert_eq!(run.report.images + 1, expected.report.images);
+}
