@@ -26,7 +26,7 @@ Examples:
   ddlp inspect train.ddlp --sample n01440764/n01440764_10026.JPEG
   ddlp inspect train.ddlp --json | jq .classes")]
 pub struct InspectArgs {
-    /// A pack; also an image folder, CIFAR-10's binary files or tar shards
+    /// A pack; also an image folder, CIFAR-10's binary files, tar shards or a list of files
     file: PathBuf,
     /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]

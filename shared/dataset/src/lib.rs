@@ -4,6 +4,7 @@
 //!
 //! - [`folder`]: an image folder, one folder per class, in torchvision's order.
 //! - [`cifar`]: CIFAR's binary files.
+//! - [`list`]: a list of image files with labels.
 //! - [`shards`]: WebDataset tar shards.
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.

@@ -3,12 +3,14 @@
 pub mod cifar;
 mod files;
 pub mod folder;
+pub mod list;
 pub mod shards;
 
 use crate::Dataset;
 use crate::pack::{FormatError, Pack};
 use cifar::{Cifar, CifarError};
 use folder::{Folder, FolderError};
+use list::{List, ListError};
 use shards::{ShardError, Shards};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -41,6 +43,9 @@ pub enum OpenError {
     /// The path looks like CIFAR's binary files.
     #[error(transparent)]
     Cifar(#[from] CifarError),
+    /// The path looks like a list of files.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// The path looks like tar shards.
     #[error(transparent)]
     Shards(#[from] ShardError),
@@ -51,7 +56,8 @@ pub enum OpenError {
 
 /// Opens a dataset of any kind. The kind is recognised as follows:
 ///
-/// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`.
+/// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`,
+///   a list of files by `.csv`.
 /// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
 ///   files are read; tar shards if it holds `*.tar`; otherwise an image folder.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
@@ -70,10 +76,11 @@ pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         _ if head == crate::pack::MAGIC => Ok(Box::new(Pack::open(path)?)),
         "ddlp" => Ok(Box::new(Pack::open(path)?)),
         "tar" => Ok(Box::new(Shards::open(path)?)),
+        "csv" => Ok(Box::new(List::open(path)?)),
         "bin" => Ok(Box::new(Cifar::open(path)?)),
         _ => Err(OpenError::Unrecognized {
             path: path.to_owned(),
-            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, or .tar shards",
+            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, or a list of files (.csv)",
         }),
     }
 }

@@ -62,6 +62,8 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
             .for_each(|seed| fs::write(path("folder").join(class).join(format!("{seed}.jpg")), image(seed)).unwrap());
     }
     let folder = open(&path("folder")).unwrap();
+    fs::write(path("list.csv"), format!("path,label\nfolder/{},cat\n", folder.name(0))).unwrap();
+    let list = open(&path("list.csv")).unwrap();
     fs::create_dir(path("cifar")).unwrap();
     fs::write(path("cifar/data_batch_1.bin"), vec![1; 3073 * 10]).unwrap();
     let cifar = open(&path("cifar")).unwrap();
@@ -86,7 +88,7 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     for dataset in [&*cifar, &*resident, &*planar, &*raw] {
         assert_eq!(allocations_of_preparing_twice(dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
-    for dataset in [folder, cifar, shards, small, raw] {
+    for dataset in [folder, list, cifar, shards, small, raw] {
         assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
 }

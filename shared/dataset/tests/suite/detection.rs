@@ -29,11 +29,13 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
     write(&root.join("hundred/train.bin"), &[0; 3074]);
     write(&root.join("shards/000.tar"), &shard());
     write(&root.join("shards/001.tar"), &shard());
+    write(&root.join("folder/list.csv"), b"path,label\ncat/1.jpg,cat\n");
     let cases = [
         ("folder", "folder", 1),
         ("cifar", "cifar", 1),
         ("cifar/test_batch.bin", "cifar", 2),
         ("hundred", "cifar", 1),
+        ("folder/list.csv", "list", 1),
         ("shards", "tar", 2),
         ("shards/001.tar", "tar", 1),
     ];

@@ -1,0 +1,296 @@
+//! A list of image files with their labels: a text file of comma-separated values.
+//!
+//! - The first line names the columns. The column `path` has paths of files, relative to the folder of the list; the
+//!   column `label` has a class index or the name of a class. Other columns may hold anything.
+//! - Samples come in the order of the list. A file may appear more than once.
+//! - If all labels are numbers, they are indices, and the classes have no names. Otherwise the labels are the names of
+//!   the classes, sorted byte by byte. Without the column `label`, every label is 0.
+//! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
+//!
+//! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
+//! folder, without a copy. The identity is a digest of paths, labels and sizes.
+
+use crate::sample::IdentityHasher;
+use crate::sources::files::{Files, is_no_file};
+use crate::stamp::Stamp;
+use crate::{CLASSES_MAX, Dataset, Header, Identity, Location, ReadError, parallel};
+use csv::{Position, ReaderBuilder, StringRecord, Trim};
+use ddlp_pixels::Decoders;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Paths that are examined together.
+const PATHS_TOGETHER: usize = 1024;
+
+/// Reason why a list cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// The list cannot be read, or is no table.
+    #[error("cannot read the list {}", .path.display())]
+    Unreadable {
+        /// The list.
+        path: PathBuf,
+        /// What failed, and in which line.
+        #[source]
+        source: csv::Error,
+    },
+    /// The folder of the list, or a file in it, cannot be examined.
+    #[error("cannot examine {}: check that you may read it", .path.display())]
+    Refused {
+        /// The folder or file.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A line of the list cannot be used.
+    #[error("{}, line {line}: {what}", .path.display())]
+    Line {
+        /// The list.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+}
+
+/// A list of image files.
+pub struct List {
+    files: Files,
+    labels: Vec<u32>,
+    classes: Vec<String>,
+    identity: Identity,
+}
+
+impl List {
+    /// Reads a list, and examines its files.
+    ///
+    /// # Errors
+    ///
+    /// [`ListError`] says in which line what is wrong.
+    pub fn open(path: &Path) -> Result<Self, ListError> {
+        let (paths, labels) = read(path)?;
+        let root = path.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let refused = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ListError::Refused { path, source }
+        };
+        let mut files = Files::below(root).map_err(refused(root))?;
+        let path_bytes = paths.iter().map(String::len).sum();
+        files.make_room(paths.len(), path_bytes).map_err(refused(path))?;
+        let groups: Vec<&[String]> = paths.chunks(PATHS_TOGETHER).collect();
+        let stamps = parallel::map(&groups, |paths| {
+            paths.iter().map(|path| stamp(&root.join(path)).map_err(|error| (path, error))).collect::<Vec<_>>()
+        });
+        for (path, stamp) in paths.iter().zip(stamps.into_iter().flatten()) {
+            files.add(path.as_bytes(), stamp.map_err(|(path, source)| refused(&root.join(path))(source))?);
+        }
+        let (labels, classes) = numbered(labels);
+        let identity = digest(&files, &labels, &classes);
+        Ok(Self { files, labels, classes, identity })
+    }
+}
+
+/// Returns paths and labels of a list.
+fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
+    let unreadable = |source| ListError::Unreadable { path: path.to_owned(), source };
+    let wrong = |line, what: String| ListError::Line { path: path.to_owned(), line, what };
+    let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_path(path).map_err(unreadable)?;
+    let header = reader.headers().map_err(unreadable)?;
+    let column = |name: &str| header.iter().position(|column| column == name);
+    let Some(path_at) = column("path") else {
+        return Err(wrong(
+            1,
+            "no column is called path: the first line must name the columns, such as path,label".into(),
+        ));
+    };
+    let label_at = column("label");
+    let (mut paths, mut labels) = (Vec::new(), Vec::new());
+    let mut record = StringRecord::new();
+    while reader.read_record(&mut record).map_err(unreadable)? {
+        let line = record.position().map_or(0, Position::line);
+        if record[path_at].is_empty() {
+            return Err(wrong(line, "the path is empty".into()));
+        }
+        paths.push(record[path_at].to_owned());
+        if let Some(at) = label_at {
+            if record[at].is_empty() {
+                return Err(wrong(line, "the label is empty".into()));
+            }
+            labels.push(record[at].to_owned());
+        }
+    }
+    if paths.is_empty() {
+        return Err(wrong(1, "no line names a file".into()));
+    }
+    let number = |label: &String| label.parse::<usize>().ok();
+    let is_too_large = |label: &String| number(label).is_some_and(|label| label >= CLASSES_MAX);
+    if labels.iter().all(|label| number(label).is_some())
+        && let Some(at) = labels.iter().position(is_too_large)
+    {
+        let what = format!("label {} of {} is not below {CLASSES_MAX}", labels[at], paths[at]);
+        return Err(wrong(0, what));
+    }
+    Ok((paths, labels))
+}
+
+/// Returns the number of each label, and the names of the classes.
+fn numbered(labels: Vec<String>) -> (Vec<u32>, Vec<String>) {
+    if let Some(numbers) = labels.iter().map(|label| label.parse().ok()).collect() {
+        return (numbers, Vec::new());
+    }
+    let mut classes = labels.clone();
+    classes.sort_unstable();
+    classes.dedup();
+    let numbers = labels.iter().map(|label| classes.binary_search(label).expect("it is one of them") as u32);
+    (numbers.collect(), classes)
+}
+
+/// Returns the stamp of the regular file at a path, if there is one.
+fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
+    match fs::metadata(path) {
+        Ok(status) => Ok(status.is_file().then(|| Stamp::from(&status))),
+        Err(error) if is_no_file(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn digest(files: &Files, labels: &[u32], classes: &[String]) -> Identity {
+    let mut hasher = IdentityHasher::new("ddlp list 1");
+    hasher.number(classes.len() as u64);
+    classes.iter().for_each(|class| hasher.field(class.as_bytes()));
+    hasher.number(files.len());
+    for index in 0..files.len() {
+        hasher.field(files.path(index));
+        hasher.number(labels.get(index as usize).copied().unwrap_or(0).into());
+        hasher.number(files.size(index).unwrap_or(0));
+    }
+    hasher.finish()
+}
+
+impl Dataset for List {
+    fn len(&self) -> u64 {
+        self.files.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        assert!(index < self.len(), "sample {index} of {}", self.len());
+        self.labels.get(index as usize).copied().unwrap_or(0)
+    }
+
+    fn name(&self, index: u64) -> String {
+        self.files.name(index)
+    }
+
+    fn location(&self, index: u64) -> Location {
+        self.files.location(index)
+    }
+
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        self.files.sample_in(found)
+    }
+
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        self.files.header(index)
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.files.read(index, offset, out)
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn decoders(&self) -> Decoders {
+        self.files.decoders()
+    }
+
+    fn kind(&self) -> &'static str {
+        "list"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unavailable;
+    use crate::samples::{image, write_folder};
+    use tempfile::TempDir;
+
+    /// A folder of two classes with two samples each, and a list in it.
+    fn list(text: &str) -> (TempDir, Result<List, ListError>) {
+        let root = tempfile::tempdir().unwrap();
+        write_folder(root.path(), 2, 2);
+        let path = root.path().join("list.csv");
+        fs::write(&path, text).unwrap();
+        let opened = List::open(&path);
+        (root, opened)
+    }
+
+    #[test]
+    fn samples_come_in_the_order_of_the_list_with_their_labels() {
+        let (_root, list) =
+            list("label, note, path\nzebra,x,class1/0001.jpg\n# no\nant,y,class0/0000.jpg\nzebra,,class1/0001.jpg\n");
+        let list = list.unwrap();
+        assert_eq!(list.classes(), ["ant", "zebra"]);
+        let samples: Vec<_> = (0..list.len()).map(|index| (list.name(index), list.label(index))).collect();
+        let again = ("class1/0001.jpg".to_string(), 1);
+        assert_eq!(samples, [again.clone(), ("class0/0000.jpg".to_string(), 0), again]);
+        let mut buf = Vec::new();
+        let ddlp_pixels::Source::Encoded(bytes) = list.sample(1, &mut buf).unwrap() else { panic!("a file") };
+        assert_eq!(bytes, image(0));
+    }
+
+    #[test]
+    fn numbers_are_labels_and_labels_may_be_left_out() {
+        let (_root, numbers) = list("path,label\nclass0/0000.jpg,7\nclass0/0001.jpg,3\n");
+        let numbers = numbers.unwrap();
+        assert_eq!((numbers.label(0), numbers.label(1), numbers.classes().len()), (7, 3, 0));
+        let (_root, none) = list("path\nclass0/0000.jpg\n");
+        assert_eq!(none.unwrap().label(0), 0);
+    }
+
+    #[test]
+    fn order_labels_and_sizes_belong_to_the_identity() {
+        let of = |text| list(text).1.unwrap().identity();
+        let first = of("path,label\nclass0/0000.jpg,1\nclass0/0001.jpg,0\n");
+        assert_eq!(first, of("label,path\n1,class0/0000.jpg\n0,class0/0001.jpg\n"));
+        assert_ne!(first, of("path,label\nclass0/0000.jpg,0\nclass0/0001.jpg,1\n"));
+        assert_ne!(first, of("path,label\nclass0/0001.jpg,0\nclass0/0000.jpg,1\n"));
+        assert_ne!(first, of("path,label\nclass0/0000.jpg,1\nclass1/0001.jpg,0\n"));
+    }
+
+    #[test]
+    fn a_missing_file_is_unavailable_and_a_changed_one_too() {
+        let (root, list) = list("path\nclass0/0000.jpg\nclass0/9.jpg\n");
+        let list = list.unwrap();
+        let missing = list.header(1).unwrap_err();
+        assert!(matches!(missing, ReadError::Unavailable(Unavailable::NoFile { .. })), "{missing}");
+        fs::write(root.path().join("class0/0000.jpg"), "another").unwrap();
+        let changed = list.sample(0, &mut Vec::new()).unwrap_err();
+        assert!(matches!(changed, ReadError::Unavailable(Unavailable::Changed { .. })), "{changed}");
+    }
+
+    #[test]
+    fn a_list_that_makes_no_sense_says_where_and_why() {
+        for (text, part) in [
+            ("file,label\nx.jpg,1\n", "line 1: no column is called path"),
+            ("path,label\n", "no line names a file"),
+            ("path,label\nx.jpg,1\n,2\n", "line 3: the path is empty"),
+            ("path,label\nx.jpg,\n", "line 2: the label is empty"),
+            ("path,label\nx.jpg,9999999\n", "label 9999999 of x.jpg is not below"),
+            ("path,label\nx.jpg\n", "cannot read the list"),
+        ] {
+            let error = list(text).1.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
