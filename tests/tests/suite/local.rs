@@ -2,7 +2,7 @@
 //! is stopped, and memory that does not hold what was written.
 
 use ddlp_csd::slot::SlotLayout;
-use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
+use ddlp_host::{DriveSpec, LoaderBuilder, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{CAPSULE_RESPONSE, Fate, Pdu};
@@ -244,6 +244,58 @@ fn a_field_in_a_file_of_slots_outlives_the_next_run_on_that_file() {
     let own = inode();
     Run::of(run(3)).assert_exactly_once(1, SAMPLES.into());
     assert_eq!(inode(), own, "a file that nobody holds is used again");
+}
+
+/// The second run begins while the first one's agent is dead, and so nobody holds the agent's lock on the file.
+#[test]
+fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
+    let photos = Photos::new(SAMPLES);
+    let reference = reference(&photos);
+    let slots = photos.scratch().join("slots");
+    let in_slots = || LocalResults::File(slots.clone());
+    let name = "ddlp-restarted";
+    let agent = stand_in::named(photos.scratch(), name);
+    let [started, again, go_on] = ["started", "again", "go on"].map(|mark| photos.scratch().join(mark));
+    let body = format!(
+        "if [ -e '{0}' ]; then touch '{1}'; while [ ! -e '{2}' ]; do sleep 0.01; done; fi; touch '{0}'; exec '{3}' \
+         \"$@\"",
+        started.display(),
+        again.display(),
+        go_on.display(),
+        agent.display()
+    );
+    let drive = local_by(stand_in::script(photos.scratch(), "restarted.sh", &body), in_slots());
+    let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
+    let (mut delivered, mut second, mut made_before) = (0, None, 0);
+    let run = Run::with(builder, |_, loader| {
+        delivered += 1;
+        if delivered == 5 {
+            kill(stand_in::process(name), Signal::SIGKILL).expect("it runs");
+            wait_until("the loader starts it again", || again.exists());
+            let mut kept = None;
+            let other = Run::with(loader_of_second(&photos, local(in_slots())), |batch, _| {
+                let field = batch.field("image").expect("a field").share();
+                kept.get_or_insert_with(|| (field.view().bytes().expect("they can be read").to_vec(), field));
+            });
+            other.assert_exactly_once(1, SAMPLES.into());
+            assert!(other.troubles().is_empty(), "{:?}", other.report.faults);
+            second = kept;
+            made_before = loader.report().prongs[1].prepared;
+            std::fs::write(&go_on, "").expect("a mark");
+            wait_until("the agent is started again", || drive_is_up(loader));
+        }
+    });
+    run.assert_exactly_once(2, SAMPLES.into());
+    assert_eq!(run.digest, reference);
+    assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+    assert!(run.report.prongs[1].prepared > made_before, "the drive works again: {:?}", run.report.faults);
+    let (bytes, field) = second.expect("a batch");
+    assert!(field.view().bytes() == Ok(&bytes[..]), "the first run has written to the second one's batch");
+}
+
+/// Returns the second run on a file of slots.
+fn loader_of_second(photos: &Photos, drive: DriveSpec) -> LoaderBuilder {
+    loader(&photos.pack()).seed(8).strategy(Strategy::Csd).drive(drive)
 }
 
 /// Flips a bit of a pixel in a slot for eight samples of 224 × 224.

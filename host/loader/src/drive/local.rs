@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ const LOG_LINES: usize = 12;
 pub(crate) struct LocalAgent {
     program: PathBuf,
     args: Vec<String>,
-    /// Result memory; the child inherits it under the same file descriptor number.
+    /// Result memory, or the file of slots once the first agent has made or checked it. Each later agent inherits it
+    /// under the same file descriptor number: the file's path may lead to another run's file by then.
     memory: Option<OwnedFd>,
     /// The file with the results, if it did not exist before.
     made_file: Option<PathBuf>,
@@ -66,6 +67,8 @@ pub(crate) enum AgentError {
     Memory { source: std::io::Error },
     #[error("its result slots in {} cannot be mapped: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    #[error("its result slots in {} belong to another run: name another file", path.display())]
+    InUse { path: PathBuf },
     #[error("{} ended before it served ({status}){log}", program.display())]
     Ended { program: PathBuf, status: String, log: String },
     #[error(
@@ -108,7 +111,7 @@ impl LocalAgent {
             result_memory::spare(path).map_err(|source| AgentError::File { path: path.clone(), source })?;
         }
         let results = match (&memory, &drive.results) {
-            (Some(memory), _) => format!("fd:{}", memory.as_raw_fd()),
+            (Some(memory), _) => inherited(memory),
             (None, LocalResults::File(path)) => path.display().to_string(),
             (None, _) => "ram".to_string(),
         };
@@ -140,11 +143,27 @@ impl LocalAgent {
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has checked that the file holds slots and nothing else.
-            let file = result_memory::open_locked(path);
-            let file = file.and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
-            table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
+            let shared = || {
+                let file = result_memory::open_locked(path)?;
+                Ok((SlotTable::shared(slots, slot_bytes, &file)?, OwnedFd::from(file)))
+            };
+            let (slots, file) = shared().map_err(|source: io::Error| match source.kind() {
+                // The other run's agent was dead when this one's began, and held no lock of its own.
+                io::ErrorKind::WouldBlock => AgentError::InUse { path: path.clone() },
+                _ => AgentError::File { path: path.clone(), source },
+            })?;
+            agent.use_from_now_on(file);
+            table = Some(slots);
         }
         Ok((agent, table.unwrap_or_else(|| SlotTable::remote(slots, slot_bytes))))
+    }
+
+    /// Lets each later agent inherit this file of slots.
+    fn use_from_now_on(&mut self, file: OwnedFd) {
+        if let Some(at) = self.args.iter().position(|arg| arg == "--results") {
+            self.args[at + 1] = inherited(&file);
+        }
+        self.memory = Some(file);
     }
 
     /// Returns the address at which the agent listens, `tcp://HOST:PORT/NQN`.
@@ -303,11 +322,18 @@ impl LocalAgent {
 impl Drop for LocalAgent {
     fn drop(&mut self) {
         self.end();
-        if let Some(path) = &self.made_file {
+        if let Some(path) = &self.made_file
+            && self.memory.as_ref().is_some_and(|file| result_memory::is_at(file, path))
+        {
             // Batches that the consumer still keeps retain their mapping of the file.
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Names a descriptor that the agent inherits, as its place for results.
+fn inherited(memory: &impl AsRawFd) -> String {
+    format!("fd:{}", memory.as_raw_fd())
 }
 
 fn thread_error(error: std::io::Error) -> AgentError {

@@ -4,9 +4,10 @@ use ddlp_csd::slot::{MAGIC, MAGIC_FREE};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Creates the memory that host and agent share, without pages: the agent allocates each slot before it uses the slot.
@@ -56,6 +57,13 @@ pub(super) fn spare(path: &Path) -> io::Result<()> {
     }
     tracing::debug!(path = %path.display(), "a batch of an earlier run still lies there: the drive gets a new file");
     std::fs::remove_file(path.canonicalize()?)
+}
+
+/// Returns whether the path leads to this open file. The path may lead to a later run's file ([`spare`]).
+pub(super) fn is_at(file: &impl AsFd, path: &Path) -> bool {
+    let inode = |of: io::Result<Metadata>| of.ok().map(|of| (of.dev(), of.ino()));
+    let own = file.as_fd().try_clone_to_owned().and_then(|own| File::from(own).metadata());
+    inode(own).is_some_and(|own| inode(std::fs::metadata(path)) == Some(own))
 }
 
 /// Locks a whole file for as long as it is open, without waiting. Returns whether it did, or an error if the file
