@@ -5,6 +5,7 @@ use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
+use ddlp_tests::proxy::{Fate, Pdu, Proxy, Way};
 use ddlp_tests::runs::{Run, chain, loader};
 use nix::sys::signal::Signal;
 use std::collections::VecDeque;
@@ -14,7 +15,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -191,17 +193,27 @@ fn attempts_within(time: Duration, address: &str) -> u32 {
 
 #[test]
 fn a_path_that_is_lost_for_a_while_is_waited_for() {
+    assert_a_lost_path_is_waited_for(Duration::from_millis(1500));
+}
+
+#[test]
+#[ignore = "takes more than half a minute: .ci/full runs it"]
+fn a_path_that_is_lost_for_ten_seconds_is_waited_for() {
+    assert_a_lost_path_is_waited_for(Duration::from_secs(10));
+}
+
+/// Runs with a drive whose agent is away for this time, which must be longer than any pause between two attempts.
+fn assert_a_lost_path_is_waited_for(time: Duration) {
     let photos = photos();
     let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
-    for strategy in [Strategy::Cpu, Strategy::Ordered] {
+    for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte] {
         let mut agent = serve(&photos);
         let (builder, lose) = (alone(&agent, strategy).buffers(2), mpsc::sync_channel(1));
         thread::scope(|scope| {
             scope.spawn(move || {
                 lose.1.recv().expect("the run comes so far");
                 agent.kill();
-                // Longer than any pause between two attempts.
-                let attempts = attempts_within(Duration::from_millis(1500), agent.address());
+                let attempts = attempts_within(time, agent.address());
                 assert!((1..100).contains(&attempts), "{attempts} attempts to connect");
                 agent.restart();
                 // Serves until the run ends.
@@ -219,6 +231,40 @@ fn a_path_that_is_lost_for_a_while_is_waited_for() {
             assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
         });
     }
+}
+
+/// The drive answers each attempt to connect, and breaks off at each read. All reads together get one minute.
+#[test]
+#[ignore = "takes more than a minute: .ci/full runs it"]
+fn a_drive_that_breaks_off_at_every_read_ends_the_run() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let breaks_off = Arc::new(AtomicBool::new(false));
+    let (own, is_broken) = (breaks_off.clone(), move |pdu: &Pdu<'_>| {
+        pdu.way == Way::ToAgent && pdu.command().is_some_and(|entry| entry[0] == 2 && entry[4..8] == [1, 0, 0, 0])
+    });
+    let proxy =
+        Proxy::start(agent.address(), move |pdu: &mut Pdu<'_>| match own.load(Ordering::Relaxed) && is_broken(pdu) {
+            true => Fate::Cut(0),
+            false => Fate::Pass,
+        });
+    let url = agent.url_by(&proxy.address());
+    let mut loader = loader(Path::new(&url)).strategy(Strategy::Cpu).buffers(2).build().unwrap();
+    loader.next().expect("a batch").unwrap();
+    breaks_off.store(true, Ordering::Relaxed);
+    let (stopper, done) = (loader.stopper(), mpsc::sync_channel::<()>(1));
+    let watch = thread::spawn(move || {
+        // A run that does not end by itself is stopped, and then has no error.
+        if done.1.recv_timeout(Duration::from_secs(150)).is_err() {
+            stopper.stop();
+        }
+    });
+    let error = loader.by_ref().find_map(Result::err).expect("the run ends by itself");
+    let _ = done.0.send(());
+    watch.join().unwrap();
+    let said = chain(&error);
+    assert!(matches!(error, LoaderError::Unavailable(_)) && said.contains("no path to the drive for 60s"), "{said}");
+    assert!(loader.report().corrupt.is_empty());
 }
 
 #[test]

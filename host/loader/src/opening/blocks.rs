@@ -69,7 +69,8 @@ struct DrivePath {
     next_attempt: Instant,
     pauses: Backoff,
     failure: Option<DriverError>,
-    /// When a read first found the path lost, until the path is found.
+    /// When a read first found the path lost, until the drive answers a read: it may answer each attempt to connect,
+    /// and then break off.
     lost_since: Option<Instant>,
     /// Number of times that all waits were interrupted.
     interrupts: u64,
@@ -208,7 +209,6 @@ impl DriveBlocks {
                             (path.controller, path.geometry) = (Some(controller), geometry);
                             path.session += 1;
                             (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
-                            path.lost_since = None;
                         }
                         Err(error) => path.retry_later(error),
                     }
@@ -229,6 +229,7 @@ impl DriveBlocks {
 
     fn put_back(&self, taken: Taken) {
         let mut path = self.path();
+        path.lost_since = None;
         if path.session == taken.session && path.controller.is_some() {
             path.used -= 1;
             path.idle.push(taken.queue);
