@@ -27,6 +27,9 @@ pub trait Hooks: Send + Sync {
     /// Called when samples are announced.
     fn announces(&self, _indices: &[u64]) {}
 
+    /// Called when the loader interrupts all reads.
+    fn interrupts(&self) {}
+
     /// Called before a label is looked up.
     fn labels(&self, _index: u64) {}
 
@@ -68,6 +71,11 @@ impl<H: Hooks> Dataset for Hooked<H> {
     fn announce(&self, indices: &[u64]) {
         self.hooks.announces(indices);
         self.dataset.announce(indices);
+    }
+
+    fn interrupt(&self) {
+        self.hooks.interrupts();
+        self.dataset.interrupt();
     }
 
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {

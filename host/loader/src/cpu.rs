@@ -194,6 +194,7 @@ fn finish(
     mut buffer: Box<dyn BatchBuffer>,
     records: Vec<SampleRecord>,
 ) {
+    let _making_ready = engine.making_ready();
     if let Err(error) = preparer.preparer.check(&*engine.task.dataset, &|| engine.is_stopped()) {
         engine.unavailable(job.id, error);
     } else if engine.executed(CPU, job.id) {

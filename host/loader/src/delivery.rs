@@ -19,11 +19,12 @@ pub(crate) use owned::{HostValues, NoMemory, OwnedMemory};
 pub use slots::own_slots_after_fork;
 pub(crate) use slots::{SlotRows, SlotTable};
 
+use crate::signal::Signal;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar};
+use std::sync::Arc;
 
 /// Memory for batches: a bounded number of buffers, each with room for one batch.
 ///
@@ -114,15 +115,16 @@ pub struct BufferNeed {
 
 /// Handle by which a delivery target tells its loader that a buffer can be taken again.
 #[derive(Clone, Debug, Default)]
-pub struct BufferReturned(Arc<Condvar>);
+pub struct BufferReturned(Arc<Signal>);
 
 impl BufferReturned {
     /// Creates a handle that notifies `waiting`.
-    pub(crate) fn new(waiting: Arc<Condvar>) -> Self {
+    pub(crate) fn new(waiting: Arc<Signal>) -> Self {
         Self(waiting)
     }
 
-    /// Wakes the threads that wait for a buffer.
+    /// Wakes the threads that wait for a buffer. Call this after each increase of
+    /// [`free`](DeliveryTarget::free): nobody asks again by himself.
     pub fn notify(&self) {
         self.0.notify_all();
     }

@@ -31,9 +31,11 @@ use crate::error::{DriveError, LoaderError};
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::image_output::ImageOutput;
 use crate::order::{EpochCut, Orders};
+use crate::plan::PlanRecord;
 use crate::recorder::Recorder;
 use crate::report::{CorruptReport, Report};
-use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
+use crate::schedule::{BatchId, CPU, HeldResults, ProngId, ResultUse, Schedule};
+use crate::signal::Signal;
 use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::Program;
@@ -133,7 +135,7 @@ pub(crate) struct Core {
     /// Memory for samples to fetch, and how many are kept.
     spare: Vec<FetchedSample>,
     spare_max: usize,
-    pub plan: Vec<PlanEpoch>,
+    pub plan: PlanRecord,
     /// Whether the consumer has asked for a batch and got none yet.
     pub consumer_waits: bool,
     announced: Announced,
@@ -152,15 +154,15 @@ pub(crate) struct Engine {
     pub task: RunTask,
     /// Lends the buffers of batches.
     pub target: Arc<dyn DeliveryTarget>,
-    /// Batches that the target is making ready.
+    /// Batches between the end of their preparation and the moment at which they are ready for delivery.
     making_ready: AtomicUsize,
     core: Mutex<Core>,
     /// Something may be deliverable, or the run ended.
     delivery: Condvar,
     /// The CPU prong may have work.
-    work: Arc<Condvar>,
+    work: Arc<Signal>,
     /// There may be a sample to fetch.
-    fetch: Condvar,
+    fetch: Signal,
     fetch_depth: FetchDepth,
     /// Whether the run was ended for good.
     stop: AtomicBool,
@@ -184,7 +186,7 @@ impl Engine {
         buffers: usize,
         make: Option<&MakeTarget>,
     ) -> Result<Self, DeliveryError> {
-        let work = Arc::new(Condvar::new());
+        let work = Arc::new(Signal::default());
         let fetch_depth = task.dataset.fetch_depth();
         let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
@@ -199,7 +201,7 @@ impl Engine {
             task,
             delivery: Condvar::new(),
             work,
-            fetch: Condvar::new(),
+            fetch: Signal::default(),
             fetch_depth,
             stop: AtomicBool::new(false),
             keeps_drives: AtomicBool::new(false),
@@ -215,7 +217,7 @@ impl Engine {
 
     /// Returns whether threads should end: the run was stopped, for good or until [`Self::restart`].
     pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire) || self.keeps_drives()
+        self.stop.load(Ordering::Acquire) || self.keeps_drives.load(Ordering::Acquire)
     }
 
     /// Returns whether threads should end: the run was stopped, or everything was delivered.
@@ -238,7 +240,7 @@ impl Engine {
     }
 
     /// Wakes the threads of the CPU prong that wait for work, and those of its fetch stage.
-    fn wake_cpu(&self) {
+    pub fn wake_cpu(&self) {
         self.work.notify_all();
         self.fetch.notify_all();
     }
@@ -251,25 +253,26 @@ impl Engine {
 
     /// Returns whether a drive's thread that ends keeps its drive.
     pub fn keeps_drives(&self) -> bool {
-        self.keeps_drives.load(Ordering::Acquire)
+        self.keeps_drives.load(Ordering::Acquire) && !self.stop.load(Ordering::Acquire)
     }
 
-    /// Begins again with another schedule, when no thread is left. The figures go on. A run that was stopped for good,
-    /// or whose drive was refused, still ends at the next request.
+    /// Begins again with another schedule, when no thread is left. The figures and the plan go on. A run that was
+    /// stopped for good, or whose drive was refused, still ends at the next request.
     pub fn restart(&self, schedule: Schedule) {
         let mut core = self.lock();
         let unused = Recorder::new(Report::default(), Vec::new());
         let mut recorder = mem::replace(&mut core.recorder, unused);
         recorder.restart();
-        let failure = core.failure.take();
-        let old = mem::replace(&mut *core, Core { failure, ..Core::new(&self.task, schedule, recorder) });
+        let (failure, mut plan) = (core.failure.take(), mem::take(&mut core.plan));
+        plan.moved();
+        let old = mem::replace(&mut *core, Core { failure, plan, ..Core::new(&self.task, schedule, recorder) });
         self.keeps_drives.store(false, Ordering::Release);
         drop(core);
         // Finished batches give their buffers and slots back without the lock.
         drop(old);
     }
 
-    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at
+    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_link`]. Ends it at
     /// once if the run has been stopped.
     pub fn watch(&self, prong: ProngId, close: impl Fn() + Send + 'static) {
         let mut links = self.links.lock().expect("no panic while the links are locked");
@@ -279,15 +282,18 @@ impl Engine {
         links.insert(prong, Box::new(close));
     }
 
-    /// Ends all associations at once: no thread waits for a drive any longer.
-    pub fn close_links(&self) {
+    /// Ends a drive's association at once: its thread waits for the drive no longer.
+    pub fn close_link(&self, prong: ProngId) {
         let links = self.links.lock().expect("no panic while the links are locked");
-        links.values().for_each(|close| close());
+        links.get(&prong).into_iter().for_each(|close| close());
     }
 
     /// Records that a prong's processor is done with a batch. Returns false when another prong was first.
     pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
-        self.lock().executed(prong, id)
+        let used = self.lock().executed(prong, id);
+        // Another prong may have to stop, or has less to wait for.
+        self.wake_cpu();
+        used
     }
 
     fn ready(
@@ -448,7 +454,7 @@ impl Core {
             idle_fetchers: 0,
             spare: Vec::new(),
             spare_max: depth.in_flight(),
-            plan: Vec::new(),
+            plan: PlanRecord::new(task.cut.batches()),
             consumer_waits: false,
             announced: Announced::default(),
             orders: Orders::new(task.order_seed(), task.cut),

@@ -81,6 +81,7 @@ pub mod report;
 mod rows;
 mod schedule;
 mod setup;
+mod signal;
 mod state;
 mod threads;
 mod usage;

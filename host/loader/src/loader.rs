@@ -1,6 +1,7 @@
-//! The loader: an iterator of batches that threads and drives prepare. `stall`: what it says when the consumer waits
-//! for long. `waiting`: what it asks a consumer that waits.
+//! The loader: an iterator of batches that threads and drives prepare. `running`: its threads. `stall`: what it says
+//! when the consumer waits for long. `waiting`: what it asks a consumer that waits.
 
+mod running;
 mod stall;
 mod waiting;
 
@@ -8,12 +9,11 @@ pub use waiting::Waiting;
 
 use crate::batch::{Batch, BatchField};
 use crate::builder::LoaderBuilder;
-use crate::cpu::{self, Desk};
+use crate::cpu::Desk;
 use crate::delivery::SlotTable;
 use crate::drive::{DriveProng, DriveSetup};
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
-use crate::fetch;
 use crate::metrics;
 use crate::options::LoaderOptions;
 use crate::order::LastBatch;
@@ -24,24 +24,19 @@ use crate::schedule::{Schedule, ScheduleConfig};
 use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
-use ddlp_csd::memory;
 use ddlp_dataset::Dataset;
 use ddlp_metrics::MetricsServer;
+use running::RunThreads;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waiting::{Asked, Waited};
 
-/// Time that drives have for an orderly end of a run before the loader cuts their associations.
-const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Time that a consumer which keeps all buffers may wait for a batch before the loader warns it.
 const KEPT_AFTER: Duration = Duration::from_secs(3);
 /// How often the loader asks a consumer that waits whether it still wants to wait.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// How often the loader checks whether the threads have ended.
-const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
@@ -66,13 +61,10 @@ pub struct Loader {
     stall_after: Duration,
     /// Result slots of each drive.
     slots: Vec<Arc<SlotTable>>,
-    /// Threads that fetch samples, if the dataset's reads have latency.
-    fetchers: usize,
     /// One for each CPU thread, and then one for each thread that fetches.
     desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
-    /// Threads; that of a drive may return it.
-    running: Vec<JoinHandle<Option<DriveProng>>>,
+    running: RunThreads,
     /// Earlier waits for the next batch.
     asked: Asked,
     /// Whether the loader has said that the consumer keeps all places for batches. It says so once.
@@ -181,10 +173,9 @@ impl Loader {
             cores: options.cores,
             stall_after: options.stall_after,
             slots,
-            fetchers,
             desks: (0..threads + fetchers).map(|_| Desk::default()).collect(),
             waiting,
-            running: Vec::new(),
+            running: RunThreads::default(),
             asked: Asked::default(),
             has_named_kept: false,
             is_over: false,
@@ -216,15 +207,15 @@ impl Loader {
         self.progress().state()
     }
 
-    /// Returns the plan of the epochs that were delivered completely, since the latest [`go_to`](Self::go_to) if there
-    /// was one; [`LoaderBuilder::replay`] replays it.
+    /// Returns the plan of the epochs that this loader has delivered completely; [`LoaderBuilder::replay`] replays it.
+    /// A [`go_to`](Self::go_to) leaves them in the plan, and an epoch that the loader delivers again replaces the
+    /// earlier one. An epoch that `go_to` left or entered in the middle is not in the plan, nor is one that the run
+    /// resumed in the middle.
     pub fn plan(&self) -> Plan {
-        let core = self.engine.lock();
-        let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
         let task = &self.engine.task;
-        let identity = task.dataset.identity();
-        let plan = Plan::empty((task.seed, self.fresh.strategy), &task.program, &identity, &task.cut, self.batches);
-        Plan { epochs: whole.cloned().collect(), ..plan }
+        let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
+        let plan = Plan::empty(order, &task.program, &identity, &task.cut, self.batches);
+        Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }
 
     /// Returns the address at which the figures can be read, if the option `metrics` asks for it.
@@ -260,26 +251,8 @@ impl Loader {
         let first_epoch = self.engine.lock().schedule.current_epoch().unwrap_or(self.epochs);
         self.engine.prepare_order(first_epoch)?;
         self.engine.lock().recorder.start();
-        for drive in self.waiting.drain(..) {
-            self.running.push(spawn("ddlp-drive".into(), &self.cores, move || drive.run())?);
-        }
-        for number in 0..self.threads {
-            let (engine, desks) = (self.engine.clone(), self.desks.clone());
-            let work = move || {
-                cpu::work(&engine, &desks[number]);
-                None
-            };
-            self.running.push(spawn(format!("ddlp-cpu-{number}"), &self.cores, work)?);
-        }
-        for number in 0..self.fetchers {
-            let (engine, desks, desk) = (self.engine.clone(), self.desks.clone(), self.threads + number);
-            let body = move || {
-                fetch::work(&engine, &desks[desk]);
-                None
-            };
-            self.running.push(spawn(format!("ddlp-fetch-{number}"), &self.cores, body)?);
-        }
-        Ok(())
+        let drives = self.waiting.drain(..);
+        self.running.start(&self.engine, drives, &self.desks, self.threads, &self.cores)
     }
 
     fn wait(&mut self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited {
@@ -305,7 +278,10 @@ impl Loader {
             if core.schedule.is_done() {
                 return Waited::Ended(None);
             }
-            core.consumer_waits = true;
+            if !std::mem::replace(&mut core.consumer_waits, true) && self.engine.target.free() == 0 {
+                // A finished batch may have to make way for the one that the consumer waits for.
+                self.engine.wake_cpu();
+            }
             let waited = asked.waited + begun.elapsed();
             if !self.has_named_kept
                 && waited >= self.stall_after.min(KEPT_AFTER)
@@ -367,9 +343,9 @@ impl Loader {
     }
 
     /// Goes on at another position: the next batch is the first one after `state`. Batches that were prepared ahead are
-    /// dropped. The dataset stays open, and the figures go on; the [plan](Self::plan) begins again. Drives stay
-    /// connected, unless a thread does not end within 500 ms: then the loader cuts the connections of all drives, and
-    /// connects again.
+    /// dropped. The dataset stays open, and the figures and the [plan](Self::plan) go on. Drives stay
+    /// connected, unless a drive does not end its work on the dropped batches within a few seconds: then the report has
+    /// a fault, and the loader connects to the drive again.
     ///
     /// # Errors
     ///
@@ -383,7 +359,7 @@ impl Loader {
             return Err(LoaderError::Options("the run has ended, and its drives with it: build a new loader".into()));
         }
         self.engine.stop_keeping_drives();
-        let kept = self.end_threads();
+        let kept = self.running.end(&self.engine);
         self.waiting.extend(kept);
         let schedule = self.engine.lock().schedule.beginning_at(state.epoch, state.delivered.clone());
         self.engine.restart(schedule);
@@ -401,32 +377,8 @@ impl Loader {
     fn shut_down(&mut self) {
         self.is_over = true;
         self.engine.stop();
-        self.end_threads();
+        self.running.end(&self.engine);
         self.waiting.clear();
-    }
-
-    /// Waits for all threads of a run that was stopped. Returns the drives that it keeps.
-    fn end_threads(&mut self) -> Vec<DriveProng> {
-        let until = Instant::now() + LEAVE_WITHIN;
-        while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
-            std::thread::sleep(LEAVE_LOOK);
-        }
-        if self.running.iter().any(|thread| !thread.is_finished()) {
-            self.engine.close_links();
-        }
-        // A thread may begin to wait for the dataset after an interrupt.
-        while self.running.iter().any(|thread| !thread.is_finished()) {
-            self.engine.task.dataset.interrupt();
-            std::thread::sleep(LEAVE_LOOK);
-        }
-        let mut kept = Vec::new();
-        for thread in self.running.drain(..) {
-            match thread.join() {
-                Ok(drive) => kept.extend(drive),
-                Err(_) => tracing::error!("a thread of the loader panicked"),
-            }
-        }
-        kept
     }
 }
 
@@ -461,36 +413,6 @@ impl Stopper {
     pub fn stop(&self) {
         self.engine.stop();
     }
-}
-
-fn spawn<T: Send + 'static>(
-    name: String,
-    cores: &[usize],
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, LoaderError> {
-    let cores = cores.to_vec();
-    let pinned = move || {
-        if let Err(error) = pin(&cores) {
-            tracing::warn!("threads cannot be restricted to cores {cores:?}: {error}");
-        }
-        body()
-    };
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(pinned)
-        .map_err(|error| LoaderError::System { what: "a thread", source: memory::thread_refused(error) })
-}
-
-/// Restricts the calling thread to these cores; an empty list allows all.
-fn pin(cores: &[usize]) -> nix::Result<()> {
-    if cores.is_empty() {
-        return Ok(());
-    }
-    let mut set = nix::sched::CpuSet::new();
-    for &core in cores {
-        set.set(core)?;
-    }
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
 #[cfg(test)]

@@ -179,9 +179,6 @@ impl LoaderOptions {
             )));
         }
         self.check_images()?;
-        if self.replay.is_some() && !self.shuffle {
-            return Err(LoaderError::Options("a plan is replayed only with shuffle".into()));
-        }
         for (at, drive) in self.drives.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
                 && self.drives[..at].contains(drive)

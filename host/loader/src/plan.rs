@@ -2,7 +2,14 @@
 //! replay it.
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
-//! refused. Files of version 1, which lack [`PlannedRun`], can still be read. Epochs and batches count from 0.
+//! refused. Files of version 1, which lack [`PlannedRun`], and of version 2, which do not say whether the run shuffles
+//! its epochs, can still be read: such runs shuffle. Epochs and batches count from 0.
+//!
+//! - `record`: the epochs that a loader has delivered.
+
+mod record;
+
+pub(crate) use record::PlanRecord;
 
 use crate::order::{EpochCut, LastBatch};
 use crate::schedule::{PlanEpoch, Strategy};
@@ -17,7 +24,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -54,10 +61,15 @@ pub struct PlannedRun {
     pub pipeline: Pipeline,
     /// Treatment of corrupt samples.
     pub policy: CorruptPolicy,
+    /// Whether the run shuffles its epochs; recorded since version 3.
+    pub shuffle: bool,
 }
 
 /// The body of version 1.
 type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
+/// The body of version 2, which adds all fields of [`PlannedRun`] but the last.
+type SecondBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>, Option<SecondRun>);
+type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
 
 /// Why a plan is invalid, or not for this run.
 #[derive(Debug, thiserror::Error)]
@@ -149,17 +161,36 @@ impl Plan {
     }
 
     fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), bincode::error::DecodeError> {
-        if version > 1 {
-            return bincode::serde::decode_from_slice(body, codec());
-        }
-        let (first, used): (FirstBody, usize) = bincode::serde::decode_from_slice(body, codec())?;
-        let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
-        Ok((Self { seed, dataset, epoch_samples, batch_size, batches, epochs, run: None }, used))
+        let ((seed, dataset, epoch_samples, batch_size, batches, epochs, run), used): (SecondBody, usize) =
+            match version {
+                1 => {
+                    let (first, used): (FirstBody, usize) = bincode::serde::decode_from_slice(body, codec())?;
+                    let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
+                    ((seed, dataset, epoch_samples, batch_size, batches, epochs, None), used)
+                }
+                2 => bincode::serde::decode_from_slice(body, codec())?,
+                _ => return bincode::serde::decode_from_slice(body, codec()),
+            };
+        let run = run.map(|(strategy, last, rank, world, pipeline, policy)| PlannedRun {
+            strategy,
+            last,
+            rank,
+            world,
+            pipeline,
+            policy,
+            shuffle: true,
+        });
+        Ok((Self { seed, dataset, epoch_samples, batch_size, batches, epochs, run }, used))
+    }
+
+    /// Returns whether the recorded run shuffles its epochs.
+    pub fn shuffles(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| run.shuffle)
     }
 
     /// Returns the plan of a run that has delivered nothing.
     pub(crate) fn empty(
-        (seed, strategy): (u64, Strategy),
+        (seed, shuffle, strategy): (u64, bool, Strategy),
         program: &Program,
         dataset: &Identity,
         cut: &EpochCut,
@@ -181,6 +212,7 @@ impl Plan {
                 world,
                 pipeline: program.pipeline.clone(),
                 policy: program.policy,
+                shuffle,
             }),
         }
     }
@@ -194,6 +226,7 @@ impl Plan {
         }
         let fields = [
             ("seed", self.seed.to_string(), run.seed.to_string()),
+            ("shuffle", self.shuffles().to_string(), run.shuffles().to_string()),
             ("samples per epoch", self.epoch_samples.to_string(), run.epoch_samples.to_string()),
             ("batch size", self.batch_size.to_string(), run.batch_size.to_string()),
             ("batches per epoch", self.batches.to_string(), run.batches.to_string()),

@@ -195,6 +195,11 @@ impl Schedule {
         self.prongs[prong].up
     }
 
+    /// Returns whether a prong other than this one has batches in work.
+    pub fn any_other_works(&self, prong: ProngId) -> bool {
+        self.prongs.iter().enumerate().any(|(other, work)| other != prong && !work.outstanding.is_empty())
+    }
+
     /// Returns whether no prong works on a batch. A prong may have claimed batches that it has not begun.
     pub fn is_idle(&self) -> bool {
         !self.prongs.iter().any(Prong::is_working)

@@ -220,7 +220,8 @@ impl RunSetup {
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &builder.options.replay {
-            let (order, dataset) = ((builder.options.seed, builder.options.strategy), self.dataset.identity());
+            let LoaderOptions { seed, shuffle, strategy, .. } = builder.options;
+            let (order, dataset) = ((seed, shuffle, strategy), self.dataset.identity());
             let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }

@@ -60,9 +60,11 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
         joined.differ("--epochs", planned.to_string(), options.epochs.to_string());
     }
     joined.check(before)?;
-    if let Before::State(state, _) = before {
-        options.shuffle = state.shuffle;
-    }
+    options.shuffle = match before {
+        Before::State(state, _) => state.shuffle,
+        Before::Plan(plan, _) => plan.shuffles(),
+        Before::None => true,
+    };
     if args.max_corrupt.is_some() && options.policy == CorruptPolicy::Fail {
         bail!(
             "--max-corrupt needs --policy skip or replace: under --policy fail{} the first corrupt sample ends the run",

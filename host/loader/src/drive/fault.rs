@@ -28,6 +28,8 @@ pub(super) enum DriveFault<'a> {
     Slow { id: BatchId, took: Duration, times: f64, is_local: bool },
     /// The association is over.
     Lost(&'a DriverError),
+    /// The association was dropped when the run went to another position, for this reason.
+    NotKept(String),
     /// An optional drive could not be reached at the start.
     Away(&'a LinkError),
     /// The drive came back with fewer result slots.
@@ -57,7 +59,7 @@ impl DriveFault<'_> {
             Self::NoMemory(..) => "memory",
             Self::Slow { .. } => "slow",
             Self::Lost(DriverError::TimedOut { .. }) => "timeout",
-            Self::Lost(_) | Self::Away(_) => "lost",
+            Self::Lost(_) | Self::NotKept(_) | Self::Away(_) => "lost",
             Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
             Self::AgentRestarted => "restart",
             Self::AgentFails(_) => "start",
@@ -119,6 +121,11 @@ impl fmt::Display for DriveFault<'_> {
             Self::Lost(error) => write!(
                 f,
                 "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; check that the \
+                 drive's agent runs and that the network is up"
+            ),
+            Self::NotKept(reason) => write!(
+                f,
+                "{reason} when the run went to another position; the run connects to the drive again; check that the \
                  drive's agent runs and that the network is up"
             ),
             Self::Away(error) => {
@@ -201,6 +208,7 @@ mod tests {
                 "tries to reconnect",
                 "`drive_timeout_s`",
             ),
+            (DriveFault::NotKept("no end".into()), "lost", "no end when", "connects to the drive again", "agent runs"),
             (DriveFault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
             (
                 DriveFault::FewerSlots { now: 2, before: 4 },

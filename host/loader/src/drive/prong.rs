@@ -31,7 +31,7 @@ const POLL_SLICE: Duration = Duration::from_millis(5);
 /// The same wait while only a completion can bring new work.
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
 /// Longest wait for the end of cancelled commands, if the drive is kept for another position of the run.
-const SETTLE_WITHIN: Duration = Duration::from_millis(200);
+const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 /// How long to tolerate a drive that refuses every slot, and then to leave it alone.
 const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 
@@ -146,17 +146,11 @@ impl DriveProng {
     /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
     fn settle(&mut self) {
         let until = Instant::now() + SETTLE_WITHIN;
-        while !self.flights.is_empty()
-            && let Some(link) = &mut self.link
+        if let Some(link) = &mut self.link
+            && let Err(reason) = end_flights(link, &mut self.flights, &self.slots.table, until)
         {
-            match link.poll(until) {
-                Ok(Some((ticket, _))) => {
-                    for flight in self.flights.extract_if(.., |flight| flight.ticket == ticket) {
-                        self.slots.table.put(flight.batch.slot);
-                    }
-                }
-                Ok(None) | Err(_) => self.link = None,
-            }
+            self.link = None;
+            self.handle.report(&DriveFault::NotKept(reason));
         }
         for flight in self.flights.drain(..) {
             self.slots.table.put(flight.batch.slot);
@@ -385,7 +379,9 @@ impl DriveProng {
         if let Some(fault) = flight.slowness(self.access.is_local()) {
             self.handle.report(&fault);
         }
-        if self.handle.engine.executed(self.handle.prong, flight.batch.id) {
+        let engine = self.handle.engine.clone();
+        let _making_ready = engine.making_ready();
+        if engine.executed(self.handle.prong, flight.batch.id) {
             self.access.worked();
             self.results.take(flight.batch);
         } else {
@@ -425,4 +421,26 @@ impl DriveProng {
         };
         self.handle.give_up(flight.batch.id, why);
     }
+}
+
+/// Waits for the ends of commands in flight, and frees their slots. Fails with the reason if the association cannot be
+/// kept.
+fn end_flights(
+    link: &mut DriveLink,
+    flights: &mut Vec<Flight>,
+    slots: &SlotTable,
+    until: Instant,
+) -> Result<(), String> {
+    while !flights.is_empty() {
+        match link.poll(until) {
+            Ok(Some((ticket, _))) => {
+                for flight in flights.extract_if(.., |flight| flight.ticket == ticket) {
+                    slots.put(flight.batch.slot);
+                }
+            }
+            Ok(None) => return Err(format!("the drive did not end cancelled batches within {SETTLE_WITHIN:?}")),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    if link.is_alive() { Ok(()) } else { Err("the connection to the drive was closed".into()) }
 }

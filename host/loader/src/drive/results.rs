@@ -74,6 +74,11 @@ impl Results {
         &mut self,
         mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
     ) -> Result<bool, DriverError> {
+        if self.held.is_empty() {
+            return Ok(false);
+        }
+        let running = self.checks.handle.engine.clone();
+        let _making_ready = running.making_ready();
         let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         let placed = self.held.iter().enumerate().find_map(|(at, held)| {
             let place = engine.place_for(*prong, held.id).transpose()?;

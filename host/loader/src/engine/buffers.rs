@@ -7,7 +7,7 @@ use crate::error::LoaderError;
 use crate::order::EpochCut;
 use crate::schedule::{BatchId, ProngId, Room};
 use ddlp_csd::slot::SampleRecord;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A place for a finished batch that lies in a drive's slot.
 #[derive(Debug)]
@@ -18,7 +18,28 @@ pub(crate) enum ResultPlace {
     Unwanted,
 }
 
+/// A batch that will be ready soon: nobody works on it, but it is not yet ready for delivery.
+pub(crate) struct MakingReady<'e>(&'e AtomicUsize);
+
+impl Drop for MakingReady<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Engine {
+    /// Counts a batch that will be ready soon, until the value is dropped. Call this before
+    /// [`executed`](Self::executed), and before a result is moved to a buffer.
+    pub fn making_ready(&self) -> MakingReady<'_> {
+        self.making_ready.fetch_add(1, Ordering::AcqRel);
+        MakingReady(&self.making_ready)
+    }
+
+    /// Returns whether a batch will be ready soon.
+    pub(super) fn is_making_ready(&self) -> bool {
+        self.making_ready.load(Ordering::Acquire) > 0
+    }
+
     /// Returns the room for another batch in the target's buffers.
     pub(super) fn buffer_room(&self, core: &Core) -> Option<Room> {
         match self.target.free() {
@@ -56,10 +77,7 @@ impl Engine {
         buffer: Box<dyn BatchBuffer>,
     ) {
         let rows = records.iter().filter(|record| record.has_row()).count();
-        self.making_ready.fetch_add(1, Ordering::Relaxed);
-        let made = buffer.on_ready(rows * self.task.images.row_bytes());
-        self.making_ready.fetch_sub(1, Ordering::Relaxed);
-        match made {
+        match buffer.on_ready(rows * self.task.images.row_bytes()) {
             Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),
             Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(LoaderError::Delivery(error))),
         }

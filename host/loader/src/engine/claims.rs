@@ -5,12 +5,13 @@ use crate::delivery::BatchBuffer;
 use crate::error::LoaderError;
 use crate::fetch::Samples;
 use crate::schedule::{BatchId, CPU, ProngId, Room};
+use crate::signal::Signal;
 use ddlp_dataset::FetchedSample;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Longest sleep of an idle thread of the CPU prong before it checks whether to take over another prong's batch.
-pub(super) const IDLE_LOOK: Duration = Duration::from_millis(20);
+/// How often an idle thread of the CPU prong checks whether to take over a batch, while another prong works.
+const IDLE_LOOK: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Waits for the next work for an idle CPU thread, and returns it: a batch that others work on and that has rows
@@ -20,6 +21,7 @@ impl Engine {
     /// If a fetch stage reads the samples, takes up to `most` rows, and replaces the used samples in `fetched` by those
     /// of the rows.
     pub fn next_cpu_work(&self, most: usize, fetched: &mut Vec<FetchedSample>) -> Option<CpuWork> {
+        let mut seen = self.work.seen();
         let mut core = self.lock();
         core.take_back(fetched);
         loop {
@@ -41,13 +43,20 @@ impl Engine {
                 self.wake_cpu();
                 return Some(CpuWork { job, ahead, fetched: None });
             }
-            core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
+            wait_for_work(&self.work, seen, core);
+            seen = self.work.seen();
+            core = self.lock();
         }
     }
 
     /// Stops work on batches that a drive finished first.
     pub(super) fn close_lost_jobs(&self, core: &mut Core) {
-        for id in core.schedule.take_cancels(CPU) {
+        let lost = core.schedule.take_cancels(CPU);
+        if !lost.is_empty() {
+            // There is room for other samples.
+            self.fetch.notify_all();
+        }
+        for id in lost {
             if core.fetching.as_ref().is_some_and(|fetching| fetching.will_begin(id)) {
                 core.give_up(CPU, id, GivenUp::Cancelled);
                 continue;
@@ -109,7 +118,12 @@ impl Engine {
         let now = core.recorder.now();
         let is_reserved = is_last_slot && core.schedule.must_reserve_slot(prong);
         let room = if is_reserved { Room::Critical } else { Room::Any };
+        let was_idle = core.schedule.outstanding(prong) == 0;
         let id = core.schedule.claim(prong, now, room)?;
+        if was_idle {
+            // From now on, idle threads of the CPU have a batch to watch.
+            self.wake_cpu();
+        }
         core.recorder.claimed(prong, id);
         let sample_ids = core.sample_ids(id).unwrap_or_default();
         if sample_ids.is_empty() {
@@ -122,6 +136,15 @@ impl Engine {
         }
         Some((id, sample_ids))
     }
+}
+
+/// Waits until there may be work for a thread of the CPU prong or of its fetch stage, which has `seen` earlier signals.
+/// Gives the core back meanwhile. Whether to take over another prong's batch depends on the time; everything else
+/// comes with a signal.
+pub(super) fn wait_for_work(signal: &Signal, seen: u64, core: MutexGuard<'_, Core>) {
+    let within = core.schedule.any_other_works(CPU).then_some(IDLE_LOOK);
+    drop(core);
+    signal.wait(seen, within);
 }
 
 impl Core {

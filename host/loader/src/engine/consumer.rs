@@ -6,13 +6,12 @@ use crate::delivery::{BatchMemory, HostValues, SlotTable};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
 use crate::report::CorruptReport;
-use crate::schedule::{BatchId, PlanEpoch, ProngId};
+use crate::schedule::{BatchId, CPU};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
 use ddlp_pixels::CorruptReason;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -54,7 +53,7 @@ impl Engine {
         };
         core.consumer_waits = false;
         core.schedule.deliver(id, prong);
-        record_plan(&mut core.plan, id, prong);
+        core.plan.delivered(id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let batch = Batch::new(id, prong, self.task.fields.clone(), ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
@@ -63,15 +62,17 @@ impl Engine {
     }
 
     /// Returns the kind of batch places that the consumer keeps entirely, so that no further batch can be prepared: no
-    /// place of that kind is free or holds a finished batch, no prong works on a batch, and the delivery target makes
-    /// none ready. `slots` are the drives' slots.
+    /// place of that kind is free or holds a finished batch, no prong works on a batch, and none is about to be ready.
+    /// While slots are full, the samples of a batch that needs a buffer may still be fetched. `slots` are the drives'
+    /// slots.
     pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<KeptPlaces> {
         let any_ready_in = |place| core.ready.values().flatten().any(|ready| ready.place == place);
-        if !core.schedule.is_idle() || self.making_ready.load(Ordering::Relaxed) > 0 {
+        if !core.schedule.is_idle() || self.is_making_ready() {
             None
         } else if self.target.free() == 0 && !any_ready_in(BatchPlace::Buffer) {
             Some(KeptPlaces::Buffers(self.target.count()))
-        } else if !slots.is_empty()
+        } else if core.schedule.outstanding(CPU) == 0
+            && !slots.is_empty()
             && slots.iter().all(|slots| slots.is_shared() && slots.free() == 0)
             && !any_ready_in(BatchPlace::Slot)
         {
@@ -170,9 +171,46 @@ impl Engine {
     }
 }
 
-fn record_plan(plan: &mut Vec<PlanEpoch>, id: BatchId, prong: ProngId) {
-    if plan.last().is_none_or(|plan| plan.epoch != id.epoch) {
-        plan.push(PlanEpoch { epoch: id.epoch, deliveries: Vec::new() });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loader::Loader;
+    use crate::schedule::Room;
+
+    /// Returns a loader that has not begun, with two buffers.
+    fn loader() -> (tempfile::TempDir, Loader) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 16 * 3073]).unwrap();
+        let loader = Loader::builder().dataset_path(folder.path()).batch_size(4).buffers(2).build().unwrap();
+        (folder, loader)
     }
-    plan.last_mut().expect("pushed above").deliveries.push((id.batch, prong));
+
+    #[test]
+    fn a_consumer_does_not_keep_a_buffer_whose_batch_is_about_to_be_ready() {
+        let (_folder, loader) = loader();
+        let engine = &loader.engine;
+        let is_kept = || matches!(engine.kept_whole(&engine.lock(), &[]), Some(KeptPlaces::Buffers(2)));
+        assert!(!is_kept());
+        let _buffers = [(); 2].map(|()| engine.target.take().unwrap().expect("two are free"));
+        assert!(is_kept());
+        let making_ready = engine.making_ready();
+        assert!(!is_kept());
+        drop(making_ready);
+        assert!(is_kept());
+    }
+
+    #[test]
+    fn full_slots_hold_up_no_run_that_fetches_samples() {
+        let (folder, loader) = loader();
+        let file = std::fs::File::create_new(folder.path().join("slots")).unwrap();
+        file.set_len(2 * 4096).unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(folder.path().join("slots")).unwrap();
+        let slots = Arc::new(SlotTable::shared(2, 4096, &file).unwrap());
+        while slots.take().is_some() {}
+        let mut core = loader.engine.lock();
+        let kept = |core: &Core| loader.engine.kept_whole(core, std::slice::from_ref(&slots));
+        assert!(matches!(kept(&core), Some(KeptPlaces::Slots(2))));
+        core.schedule.claim_ahead(CPU, 0.0, Room::Any).expect("an open batch");
+        assert!(kept(&core).is_none(), "its samples are being fetched");
+    }
 }

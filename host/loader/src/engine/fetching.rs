@@ -1,6 +1,6 @@
 //! The fetch stage: samples for its threads, and rows of fetched samples for the threads of the CPU prong.
 
-use super::claims::IDLE_LOOK;
+use super::claims::wait_for_work;
 use super::{Core, CpuJob, CpuWork, Engine};
 use crate::fetch::FetchTicket;
 use crate::schedule::{CPU, Room};
@@ -11,6 +11,7 @@ impl Engine {
     /// Keeps what a fetch thread has fetched, and waits for the next samples for this thread: replaces the old ones in
     /// `group` by these, with memory for each. Returns false when the run is over.
     pub fn next_fetch(&self, group: &mut Vec<(FetchTicket, FetchedSample)>) -> bool {
+        let mut seen = self.fetch.seen();
         let mut core = self.lock();
         self.keep_fetched(&mut core, group);
         loop {
@@ -29,7 +30,9 @@ impl Engine {
                 continue;
             }
             core.idle_fetchers += 1;
-            core = self.fetch.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
+            wait_for_work(&self.fetch, seen, core);
+            seen = self.fetch.seen();
+            core = self.lock();
             core.idle_fetchers -= 1;
         }
     }

@@ -20,6 +20,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 world: 2,
                 pipeline: Pipeline::imagenet_val(),
                 policy: CorruptPolicy::Skip,
+                shuffle: seed % 2 == 0,
             }),
         })
     })
@@ -42,14 +43,35 @@ proptest! {
     }
 }
 
-/// Reads a plan as revision 77a8d6c wrote it: two batches of one epoch, the second one by a drive.
+/// Reads the plan of a body as an earlier version wrote it.
+fn of_version(version: u32, body: impl Serialize) -> Plan {
+    let body = bincode::serde::encode_to_vec(body, codec()).unwrap();
+    let length = (body.len() as u32).to_le_bytes();
+    let frame = [*b"DDPL", version.to_le_bytes(), length, crc32c::crc32c(&body).to_le_bytes()];
+    Plan::from_bytes(&[frame.concat(), body].concat()).unwrap()
+}
+
+/// Two batches of one epoch, the second one by a drive.
+fn two_batches() -> Vec<PlanEpoch> {
+    vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (1, 1)] }]
+}
+
+/// Reads a plan as revision 77a8d6c wrote it.
 #[test]
 fn a_plan_of_version_1_is_understood() {
-    let body: FirstBody = (7, [3; 32], 20, 10, 2, vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (1, 1)] }]);
-    let body = bincode::serde::encode_to_vec(&body, codec()).unwrap();
-    let frame = [*b"DDPL", 1u32.to_le_bytes(), (body.len() as u32).to_le_bytes(), crc32c::crc32c(&body).to_le_bytes()];
-    let plan = Plan::from_bytes(&[frame.concat(), body].concat()).unwrap();
-    assert_eq!((plan.seed, plan.batch_size, plan.run, plan.epochs.len()), (7, 10, None, 1));
+    let plan = of_version(1, (7u64, [3u8; 32], 20u64, 10u64, 2u32, two_batches()));
+    assert!(plan.shuffles());
+    assert_eq!((plan.seed, plan.batch_size, plan.run, plan.epochs), (7, 10, None, two_batches()));
+}
+
+#[test]
+fn a_plan_of_version_2_is_of_a_run_that_shuffles() {
+    let run = (Strategy::Wrr, LastBatch::Drop, 1u32, 2u32, Pipeline::imagenet_val(), CorruptPolicy::Skip);
+    let plan = of_version(2, (7u64, [3u8; 32], 20u64, 10u64, 2u32, two_batches(), Some(run)));
+    let run = plan.run.expect("it names its options");
+    assert!(run.shuffle);
+    assert_eq!((run.strategy, run.last, run.rank, run.world), (Strategy::Wrr, LastBatch::Drop, 1, 2));
+    assert_eq!((run.pipeline, run.policy, plan.epochs), (Pipeline::imagenet_val(), CorruptPolicy::Skip, two_batches()));
 }
 
 #[test]
@@ -65,6 +87,21 @@ fn a_plan_of_another_run_is_named() {
     let run = Plan { seed: 1, ..Plan::default() };
     let error = Plan { seed: 2, ..Plan::default() }.check_is_for(&run).unwrap_err();
     assert_eq!(error.to_string(), "plan was recorded with seed 2, this run has 1");
+    let in_order = PlannedRun {
+        strategy: Strategy::Cpu,
+        last: LastBatch::Short,
+        rank: 0,
+        world: 1,
+        pipeline: Pipeline::imagenet_val(),
+        policy: CorruptPolicy::Fail,
+        shuffle: false,
+    };
+    let in_order = Plan { run: Some(in_order), ..run.clone() };
+    // A plan of version 1 names no options, but its run shuffles.
+    let error = run.check_is_for(&in_order).unwrap_err();
+    assert_eq!(error.to_string(), "plan was recorded with shuffle true, this run has false");
+    assert!(in_order.check_is_for(&run).is_err());
+    in_order.check_is_for(&in_order).unwrap();
     let error = Plan { dataset: [1; 32], ..Plan::default() }.check_is_for(&run).unwrap_err();
     assert!(matches!(error, PlanError::OtherDataset { .. }) && error.to_string().contains("another form"), "{error}");
 }

@@ -12,6 +12,11 @@ fn places(batches: impl Iterator<Item = Result<Batch, LoaderError>>) -> Vec<(u32
     batches.map(|batch| (batch.epoch(), batch.index(), batch.sample_ids().to_vec())).collect()
 }
 
+/// Returns the position at the beginning of an epoch.
+fn beginning_of(run: &Loader, epoch: u32) -> LoaderState {
+    LoaderState { epoch, delivered: Vec::new(), ..run.state() }
+}
+
 #[test]
 fn a_moved_run_delivers_what_a_resumed_one_does() {
     let folder = cifar();
@@ -33,6 +38,44 @@ fn a_moved_run_delivers_what_a_resumed_one_does() {
     assert_eq!(report.images, 8 * (2 + 3 + 3 + 3 + 5), "the figures go on");
     let epochs: Vec<_> = report.epochs.iter().map(|epoch| (epoch.epoch, epoch.batches)).collect();
     assert_eq!(epochs, [(0, 2), (2, 3), (0, 3), (3, 8)]);
+}
+
+#[test]
+fn the_plan_of_a_run_that_moved_has_the_latest_of_each_whole_epoch() {
+    let folder = cifar();
+    let mut run = loader(&folder).epochs(3).strategy(Strategy::Ordered).build().unwrap();
+    let planned = |run: &Loader| run.plan().epochs.iter().map(|epoch| epoch.epoch).collect::<Vec<_>>();
+    let beginning = run.state();
+    (0..8 + 3).for_each(|_| drop(next(&mut run)));
+    assert_eq!(planned(&run), [0], "epoch 1 has begun");
+    run.go_to(&LoaderState { epoch: 1, delivered: vec![0, 1, 2], ..beginning.clone() }).unwrap();
+    (0..5 + 8).for_each(|_| drop(next(&mut run)));
+    assert_eq!(planned(&run), [0, 2], "epoch 1 was entered in the middle");
+    let mut run = loader(&folder).epochs(3).build().unwrap();
+    (0..8 + 1).for_each(|_| drop(next(&mut run)));
+    run.go_to(&beginning_of(&run, 0)).unwrap();
+    (0..8 + 8).for_each(|_| drop(next(&mut run)));
+    assert_eq!(planned(&run), [0, 1], "each epoch once");
+    let replayed = loader(&folder).epochs(2).replay(run.plan()).build().unwrap();
+    assert_eq!(places(replayed).len(), 16);
+}
+
+#[test]
+fn a_plan_is_replayed_only_with_the_shuffle_that_it_was_recorded_with() {
+    let folder = cifar();
+    for shuffle in [true, false] {
+        let build = || loader(&folder).shuffle(shuffle);
+        let mut recorded = build().build().unwrap();
+        let order = places(recorded.by_ref());
+        let plan = recorded.plan();
+        assert_eq!(places(build().replay(plan.clone()).build().unwrap()), order);
+        let refused = loader(&folder).shuffle(!shuffle).replay(plan).build().expect_err("another order of samples");
+        let said = match &refused {
+            LoaderError::Plan(error) => error.to_string(),
+            _ => panic!("{refused:?}"),
+        };
+        assert_eq!(said, format!("plan was recorded with shuffle {shuffle}, this run has {}", !shuffle));
+    }
 }
 
 #[test]

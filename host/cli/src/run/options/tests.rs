@@ -38,6 +38,7 @@ fn plan() -> Plan {
         world: 2,
         pipeline: Pipeline::imagenet_val(),
         policy: CorruptPolicy::Skip,
+        shuffle: false,
     };
     Plan {
         seed: 7,
@@ -111,6 +112,7 @@ fn a_plan_brings_what_it_determines() {
     expected.policy = CorruptPolicy::Skip;
     expected.pipeline = Pipeline::imagenet_val();
     (expected.rank, expected.world_size) = (1, 2);
+    expected.shuffle = false;
     expected.replay = Some(plan.clone());
     assert_eq!(replayed, expected);
     assert_eq!(options("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
