@@ -2,14 +2,16 @@
 //! failure of the drive.
 //!
 //! A batch goes back to the schedule when its Execute command fails, its result is damaged, or its association is lost.
-//! So no failure of a drive loses a sample.
+//! So no failure of a drive loses a sample. `ending`: the end of an association's work.
+
+mod ending;
 
 use super::checks::{Checks, SlotBatch};
 use super::endpoint::Endpoint;
 use super::fault::DriveFault;
 use super::flight::{Allowance, Flight};
 use super::handle::ProngHandle;
-use super::link::{ADMIN_WITHIN, DriveLink, Expected, LEAVE_WITHIN};
+use super::link::{ADMIN_WITHIN, DriveLink, Expected};
 use super::rejoin::{DriveAccess, DriveReached};
 use super::results::Results;
 use super::slot_use::SlotUse;
@@ -17,7 +19,7 @@ use super::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
 use super::usage::AgentUsage;
 use crate::delivery::SlotTable;
 use crate::engine::{Engine, GivenUp};
-use crate::schedule::{BatchId, HeldResults, ProngId};
+use crate::schedule::{HeldResults, ProngId};
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::request::BatchRequest;
 use ddlp_driver::{Completion, DriverError, Ticket};
@@ -30,8 +32,6 @@ use std::time::{Duration, Instant};
 const POLL_SLICE: Duration = Duration::from_millis(5);
 /// The same wait while only a completion can bring new work.
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
-/// Longest wait for the end of cancelled commands, if the drive is kept for another position of the run.
-const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 /// How long to tolerate a drive that refuses every slot, and then to leave it alone.
 const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 
@@ -142,40 +142,6 @@ impl DriveProng {
         }
     }
 
-    /// Frees all slots but those of batches that the consumer has. Keeps the association only if its cancelled commands
-    /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
-    fn settle(&mut self) {
-        let until = Instant::now() + SETTLE_WITHIN;
-        if let Some(link) = &mut self.link
-            && let Err(reason) = end_flights(link, &mut self.flights, &self.slots.table, until)
-        {
-            self.link = None;
-            self.handle.report(&DriveFault::NotKept(reason));
-        }
-        for flight in self.flights.drain(..) {
-            self.slots.table.put(flight.batch.slot);
-        }
-        self.slots.put_foreign();
-        self.results.drop_all();
-        self.paused_until = None;
-    }
-
-    /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
-    /// can no longer be read.
-    fn lose_link(&mut self, error: &DriverError) {
-        // The drive may still be at work on a batch that took too long.
-        self.cancel_flights();
-        (self.link, self.paused_until) = (None, None);
-        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
-        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
-            self.slots.table.put(slot);
-        }
-        self.slots.put_foreign();
-        let held = self.results.keep_held();
-        let fault = DriveFault::Lost(error);
-        self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
-    }
-
     /// Tries to reach the drive, for the first time or again, until it succeeds. Returns false if the drive cannot be
     /// used any more or the run is over.
     fn rejoin(&mut self) -> bool {
@@ -195,18 +161,6 @@ impl DriveProng {
         self.link = Some(link);
         engine.regain(*prong, said);
         true
-    }
-
-    /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
-    /// this thread.
-    fn cancel_flights(&self) {
-        let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
-        for flight in &self.flights {
-            if let Err(error) = link.cancel(flight.batch.id, LEAVE_WITHIN) {
-                tracing::debug!("batch not cancelled: {error}");
-                return;
-            }
-        }
     }
 
     /// Does one round of work on a live association.
@@ -421,26 +375,4 @@ impl DriveProng {
         };
         self.handle.give_up(flight.batch.id, why);
     }
-}
-
-/// Waits for the ends of commands in flight, and frees their slots. Fails with the reason if the association cannot be
-/// kept.
-fn end_flights(
-    link: &mut DriveLink,
-    flights: &mut Vec<Flight>,
-    slots: &SlotTable,
-    until: Instant,
-) -> Result<(), String> {
-    while !flights.is_empty() {
-        match link.poll(until) {
-            Ok(Some((ticket, _))) => {
-                for flight in flights.extract_if(.., |flight| flight.ticket == ticket) {
-                    slots.put(flight.batch.slot);
-                }
-            }
-            Ok(None) => return Err(format!("the drive did not end cancelled batches within {SETTLE_WITHIN:?}")),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    if link.is_alive() { Ok(()) } else { Err("the connection to the drive was closed".into()) }
 }

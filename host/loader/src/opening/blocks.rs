@@ -1,23 +1,24 @@
 //! The blocks of a drive's dataset namespace, read over NVMe.
 //!
 //! Each thread that reads has a queue of its own while it reads. When the path to the drive is lost, one thread
-//! connects again, and the others wait for it.
+//! connects again, and the others wait for it. `path`: that path, with its queues.
+
+mod path;
 
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::FetchDepth;
 use ddlp_dataset::pack::{Blocks, BlocksRead};
-use ddlp_driver::namespace::{self, BlockGeometry};
-use ddlp_driver::tcp::Closer;
-use ddlp_driver::{Backoff, BackoffLimits, BlockRead, Controller, DriverError, Queue};
+use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
+use path::{DrivePath, Taken};
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Longest wait for a small read, and for the commands that open an association.
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -25,15 +26,10 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 const BYTES_A_SECOND: usize = 1 << 20;
 /// Largest buffer that a thread keeps after a read.
 const KEPT_BYTES: usize = 1 << 20;
-/// Longest time without a path to the drive before reads fail.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Threads that fetch, each by a queue of its own: their calls overlap.
 const FETCH_THREADS: usize = 2;
 /// Samples of one call, for which a thread sleeps once.
 const FETCH_SAMPLES: usize = 8;
-/// Pauses between attempts to reach the drive.
-const PAUSES: BackoffLimits =
-    BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
 
 thread_local! {
     /// Whole blocks around the bytes that a thread reads.
@@ -50,59 +46,14 @@ pub(super) struct DriveBlocks {
     changed: Condvar,
 }
 
-/// The path to the drive.
-struct DrivePath {
-    /// The association, unless the path is lost.
-    controller: Option<Arc<dyn Controller>>,
-    /// Queues of the association that no thread uses.
-    idle: Vec<Box<dyn Queue>>,
-    /// Number of queues of the association that threads use.
-    used: usize,
-    /// Number of the association.
-    session: u64,
-    /// The blocks that the drive had when the path was found last.
-    geometry: BlockGeometry,
-    is_connecting: bool,
-    /// Ends the attempt to connect that is under way.
-    attempt: Option<Closer>,
-    /// When a thread may connect next, the pauses between attempts, and why the last attempt failed.
-    next_attempt: Instant,
-    pauses: Backoff,
-    failure: Option<DriverError>,
-    /// When a read first found the path lost, until the drive answers a read: it may answer each attempt to connect,
-    /// and then break off.
-    lost_since: Option<Instant>,
-    /// Number of times that all waits were interrupted.
-    interrupts: u64,
-}
-
-/// A queue that a thread uses, and the number of its association.
-struct Taken {
-    queue: Box<dyn Queue>,
-    session: u64,
-}
-
 impl DriveBlocks {
     /// Connects to a drive. The error says what to do.
     pub fn open(endpoint: Endpoint) -> Result<Self, DriveError> {
         let said = |error| endpoint.unusable(LinkError::Driver(error), "");
         let controller = endpoint.connect(|_| ()).map_err(said)?;
         let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
-        let path = DrivePath {
-            controller: Some(controller),
-            idle: Vec::new(),
-            used: 0,
-            session: 0,
-            geometry,
-            is_connecting: false,
-            attempt: None,
-            next_attempt: Instant::now(),
-            pauses: Backoff::new(PAUSES, 0),
-            failure: None,
-            lost_since: None,
-            interrupts: 0,
-        };
-        Ok(Self { endpoint, block_bytes: geometry.block_bytes, path: Mutex::new(path), changed: Condvar::new() })
+        let path = Mutex::new(DrivePath::new(controller, geometry));
+        Ok(Self { endpoint, block_bytes: geometry.block_bytes, path, changed: Condvar::new() })
     }
 
     fn path(&self) -> MutexGuard<'_, DrivePath> {
@@ -110,12 +61,11 @@ impl DriveBlocks {
     }
 
     fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
-        let begun = self.path().interrupts;
-        let until = Instant::now() + PATIENCE;
+        let wait = self.path().begin_wait();
         let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
         let within = READ_WITHIN + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
         loop {
-            let Taken { mut queue, session } = self.take_queue(begun, until)?;
+            let Taken { mut queue, session } = self.take_queue(&wait)?;
             match queue.read_many(DATASET_NSID, reads, within) {
                 Ok(()) => {
                     self.put_back(Taken { queue, session });
@@ -144,129 +94,6 @@ impl DriveBlocks {
     fn blocks_of(&self, read: &BlocksRead<'_>) -> Option<Range<usize>> {
         let (_, skipped) = self.block_of(read.offset);
         blocks_around(&read.place, skipped, self.block_bytes as usize).filter(|blocks| blocks.end <= read.memory.len())
-    }
-
-    /// Connects to the drive and asks for its blocks: it may have come back with another dataset.
-    fn connect(&self) -> Result<(Arc<dyn Controller>, BlockGeometry), DriverError> {
-        let controller = self.endpoint.connect(|closer| self.path().attempt = Some(closer))?;
-        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN)?;
-        Ok((controller, geometry))
-    }
-
-    /// Takes a queue: an idle one, or a new one. Connects first if the path is lost.
-    fn take_queue(&self, begun: u64, until: Instant) -> io::Result<Taken> {
-        let mut path = self.path();
-        loop {
-            if path.interrupts != begun {
-                // Another run may read the same dataset: it tries again.
-                return Err(io::Error::from_raw_os_error(libc::EINTR));
-            }
-            // Whoever waits for another thread is woken by it.
-            let mut again_at = Instant::now() + PAUSES.cap;
-            match path.controller.clone() {
-                Some(_) if path.geometry.block_bytes != self.block_bytes => {
-                    return Err(blocks_changed(self.block_bytes, path.geometry.block_bytes));
-                }
-                Some(controller) => {
-                    let session = path.session;
-                    path.used += 1;
-                    if let Some(queue) = path.idle.pop() {
-                        return Ok(Taken { queue, session });
-                    }
-                    drop(path);
-                    let opened = controller.open_queue(0);
-                    path = self.path();
-                    if path.session != session || path.controller.is_none() {
-                        continue;
-                    }
-                    match opened {
-                        Ok(queue) => return Ok(Taken { queue, session }),
-                        Err(error) => {
-                            path.used -= 1;
-                            // Otherwise the drive has no more queues for this host, and a thread will give one back.
-                            if error.ends_association() || (path.used == 0 && path.idle.is_empty()) {
-                                path.lose(session);
-                                path.retry_later(error);
-                                self.changed.notify_all();
-                                continue;
-                            }
-                            if !path.idle.is_empty() {
-                                continue;
-                            }
-                        }
-                    }
-                }
-                None if path.is_connecting => {}
-                None if Instant::now() < path.next_attempt => again_at = path.next_attempt,
-                None => {
-                    path.is_connecting = true;
-                    drop(path);
-                    let connected = self.connect();
-                    path = self.path();
-                    (path.is_connecting, path.attempt) = (false, None);
-                    match connected {
-                        Ok((controller, geometry)) => {
-                            (path.controller, path.geometry) = (Some(controller), geometry);
-                            path.session += 1;
-                            (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
-                        }
-                        Err(error) => path.retry_later(error),
-                    }
-                    self.changed.notify_all();
-                    continue;
-                }
-            }
-            let now = Instant::now();
-            let is_lost = path.controller.is_none();
-            let until = if is_lost { until.min(give_up_at(&mut path.lost_since, now)) } else { until };
-            if now >= until {
-                return Err(path_lost(path.failure.as_ref()));
-            }
-            let pause = again_at.min(until).saturating_duration_since(now);
-            path = self.changed.wait_timeout(path, pause).expect("no panic while the path is locked").0;
-        }
-    }
-
-    fn put_back(&self, taken: Taken) {
-        let mut path = self.path();
-        path.lost_since = None;
-        if path.session == taken.session && path.controller.is_some() {
-            path.used -= 1;
-            path.idle.push(taken.queue);
-            self.changed.notify_one();
-        }
-    }
-
-    /// Records that an association ended.
-    fn lose(&self, session: u64, error: DriverError) {
-        tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
-        let mut path = self.path();
-        if path.lose(session) {
-            path.failure = Some(error);
-        }
-        drop(path);
-        self.changed.notify_all();
-    }
-}
-
-impl DrivePath {
-    /// Keeps all threads from connecting for a while.
-    fn retry_later(&mut self, failure: DriverError) {
-        self.next_attempt = Instant::now() + self.pauses.next_delay().unwrap_or(PAUSES.cap);
-        self.failure = Some(failure);
-    }
-
-    /// Forgets an association, if it is the current one.
-    fn lose(&mut self, session: u64) -> bool {
-        let is_current = self.session == session;
-        if is_current {
-            self.controller = None;
-            self.idle.clear();
-            self.used = 0;
-            // The drive may answer each attempt and then fail at once.
-            self.next_attempt = Instant::now() + PAUSES.first;
-        }
-        is_current
     }
 }
 
@@ -337,14 +164,7 @@ impl Blocks for DriveBlocks {
     }
 
     fn interrupt(&self) {
-        let mut path = self.path();
-        path.interrupts += 1;
-        if let Some(controller) = &path.controller {
-            controller.close();
-        }
-        if let Some(attempt) = &path.attempt {
-            attempt.close();
-        }
+        self.path().interrupt();
         self.changed.notify_all();
     }
 }
@@ -356,14 +176,6 @@ fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Op
     Some(start..start + (skipped + place.len()).next_multiple_of(block_bytes))
 }
 
-/// Returns when reads give up a lost path. Reads in quick succession share one deadline, since several reads may
-/// concern the same sample; a much later read gets a new one.
-fn give_up_at(lost_since: &mut Option<Instant>, now: Instant) -> Instant {
-    let since = lost_since.filter(|since| now < *since + 2 * PATIENCE).unwrap_or(now);
-    *lost_since = Some(since);
-    since + PATIENCE
-}
-
 /// Returns the error of a read that the drive refused.
 fn refused(error: DriverError) -> io::Error {
     let errno = match &error {
@@ -373,17 +185,6 @@ fn refused(error: DriverError) -> io::Error {
     };
     tracing::debug!(%error, "the drive refused a read");
     io::Error::from_raw_os_error(errno)
-}
-
-/// Returns the error of a read when the drive came back with blocks of another size.
-fn blocks_changed(opened: u32, now: u32) -> io::Error {
-    io::Error::other(format!("the drive's blocks had {opened} bytes, and have {now} now: start the run again"))
-}
-
-/// Returns the error of a read when there has been no path to the drive for too long.
-fn path_lost(error: Option<&DriverError>) -> io::Error {
-    let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
-    io::Error::other(format!("there was no path to the drive for {PATIENCE:?}{reason}"))
 }
 
 impl fmt::Debug for DriveBlocks {
@@ -404,14 +205,5 @@ mod tests {
             assert_eq!(blocks, expected, "{skipped} {length}");
         }
         assert_eq!(blocks_around(&(2..8), 3, 8), None);
-    }
-
-    #[test]
-    fn reads_that_follow_upon_one_another_share_their_patience() {
-        let (mut lost_since, lost) = (None, Instant::now());
-        for (after, expected) in [(0, 1), (30, 1), (59, 1), (61, 1), (119, 1), (120, 3), (150, 3)] {
-            let until = give_up_at(&mut lost_since, lost + Duration::from_secs(after));
-            assert_eq!(until, lost + expected * PATIENCE, "after {after} s");
-        }
     }
 }

@@ -1,0 +1,83 @@
+//! The end of an association's work: the run goes on at another position or is over, or the drive was lost.
+
+use super::DriveProng;
+use crate::delivery::SlotTable;
+use crate::drive::fault::DriveFault;
+use crate::drive::flight::Flight;
+use crate::drive::link::{DriveLink, LEAVE_WITHIN};
+use crate::schedule::BatchId;
+use ddlp_driver::DriverError;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the end of cancelled commands, if the drive is kept for another position of the run.
+const SETTLE_WITHIN: Duration = Duration::from_secs(1);
+
+impl DriveProng {
+    /// Frees all slots but those of batches that the consumer has. Keeps the association only if its cancelled commands
+    /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
+    pub(super) fn settle(&mut self) {
+        let until = Instant::now() + SETTLE_WITHIN;
+        if let Some(link) = &mut self.link
+            && let Err(reason) = end_flights(link, &mut self.flights, &self.slots.table, until)
+        {
+            self.link = None;
+            self.handle.report(&DriveFault::NotKept(reason));
+        }
+        for flight in self.flights.drain(..) {
+            self.slots.table.put(flight.batch.slot);
+        }
+        self.slots.put_foreign();
+        self.results.drop_all();
+        self.paused_until = None;
+    }
+
+    /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
+    /// can no longer be read.
+    pub(super) fn lose_link(&mut self, error: &DriverError) {
+        // The drive may still be at work on a batch that took too long.
+        self.cancel_flights();
+        (self.link, self.paused_until) = (None, None);
+        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
+        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
+            self.slots.table.put(slot);
+        }
+        self.slots.put_foreign();
+        let held = self.results.keep_held();
+        let fault = DriveFault::Lost(error);
+        self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
+    }
+
+    /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
+    /// this thread.
+    pub(super) fn cancel_flights(&self) {
+        let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
+        for flight in &self.flights {
+            if let Err(error) = link.cancel(flight.batch.id, LEAVE_WITHIN) {
+                tracing::debug!("batch not cancelled: {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for the ends of commands in flight, and frees their slots. Fails with the reason if the association cannot be
+/// kept.
+fn end_flights(
+    link: &mut DriveLink,
+    flights: &mut Vec<Flight>,
+    slots: &SlotTable,
+    until: Instant,
+) -> Result<(), String> {
+    while !flights.is_empty() {
+        match link.poll(until) {
+            Ok(Some((ticket, _))) => {
+                for flight in flights.extract_if(.., |flight| flight.ticket == ticket) {
+                    slots.put(flight.batch.slot);
+                }
+            }
+            Ok(None) => return Err(format!("the drive did not end cancelled batches within {SETTLE_WITHIN:?}")),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    if link.is_alive() { Ok(()) } else { Err("the connection to the drive was closed".into()) }
+}

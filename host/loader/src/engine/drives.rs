@@ -1,0 +1,81 @@
+//! Drives: their associations, their loss and return, and their faults.
+
+use super::{Engine, GivenUp};
+use crate::error::{DriveError, LoaderError};
+use crate::schedule::{BatchId, HeldResults, ProngId};
+
+impl Engine {
+    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_link`]. Ends it at
+    /// once if the run has been stopped.
+    pub fn watch(&self, prong: ProngId, close: impl Fn() + Send + 'static) {
+        let mut links = self.links.lock().expect("no panic while the links are locked");
+        if self.is_stopped() {
+            close();
+        }
+        links.insert(prong, Box::new(close));
+    }
+
+    /// Ends a drive's association at once: its thread waits for the drive no longer.
+    pub fn close_link(&self, prong: ProngId) {
+        let links = self.links.lock().expect("no panic while the links are locked");
+        links.get(&prong).into_iter().for_each(|close| close());
+    }
+
+    /// Gives up those of these batches that a drive has finished but not handed over.
+    pub fn give_up_held(&self, prong: ProngId, ids: &[BatchId], what: &str) {
+        let mut core = self.lock();
+        for &id in ids {
+            if core.schedule.is_wanted(prong, id) {
+                core.give_up(prong, id, GivenUp::Failed { kind: "defect", what: what.into() });
+            }
+        }
+        drop(core);
+        self.wake_cpu();
+    }
+
+    /// Records the loss of a drive and of its batches in work (`flights`). `held` says whether its finished batches are
+    /// lost too.
+    pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: &'static str, what: String) {
+        let mut core = self.lock();
+        for &id in flights {
+            core.recorder.released(prong, id, false);
+        }
+        core.schedule.prong_down(prong, held);
+        core.recorder.fault(prong, flights.first().copied(), kind, what);
+        drop(core);
+        self.wake_cpu();
+    }
+
+    /// Records that a drive works, for the first time or again. `what` is the message, if its absence was reported.
+    pub fn regain(&self, prong: ProngId, what: Option<&str>) {
+        let mut core = self.lock();
+        core.schedule.prong_up(prong);
+        if let Some(what) = what {
+            core.recorder.fault(prong, None, "rejoined", what.into());
+        }
+    }
+
+    /// Ends the run because a drive cannot be used, with the reason.
+    pub fn refuse(&self, prong: ProngId, source: DriveError) {
+        let mut core = self.lock();
+        let drive = core.recorder.name(prong);
+        core.failure.get_or_insert(LoaderError::Drive { drive, source });
+        self.delivery.notify_all();
+    }
+
+    /// Records that a drive takes no batches until [`Self::regain`]. The drive must have no batch outstanding.
+    pub fn pause(&self, prong: ProngId) {
+        self.lock().schedule.prong_down(prong, HeldResults::Kept);
+        self.wake_cpu();
+    }
+
+    /// Takes the number of a drive's verdicts that the CPU has refuted.
+    pub fn take_refuted(&self, prong: ProngId) -> u32 {
+        self.lock().refuted.remove(&prong).unwrap_or_default()
+    }
+
+    /// Records a fault that does not change the schedule.
+    pub fn fault(&self, prong: ProngId, kind: &'static str, what: String) {
+        self.lock().recorder.fault(prong, None, kind, what);
+    }
+}
