@@ -186,6 +186,7 @@ def test_pack_has_the_options_of_the_command(photos, tmp_path):
         ({"jpeg": "whole"}, 'is "whole", but must be one of'),
         ({"format": "raw", "jpeg": "kept"}, "stores no files"),
         ({"max_side": 3}, "needs"),
+        ({"format": "raw", "max_side": 0}, "must be 1 to 65535"),
     ],
 )
 def test_what_pack_cannot_do_is_named(photos, pack, options, part):
