@@ -3,11 +3,12 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ddlp_pixels::ops::{
-    ColorJitter, Factor, GaussianBlur, Grayscale, HueTurn, Operation, RandomAdjustSharpness, RandomAutocontrast,
-    RandomCrop, RandomEqualize, RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomSolarize,
-    RandomVerticalFlip,
+    ColorJitter, Degrees, Factor, Fill, GaussianBlur, Grayscale, HueTurn, Operation, RandomAdjustSharpness,
+    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize,
+    RandomRotation, RandomSolarize, RandomVerticalFlip,
 };
 use ddlp_pixels::stages::Stages;
+use ddlp_pixels::warp::Interpolation;
 use ddlp_pixels::{CompiledPipeline, Draw, Pipeline, synthetic};
 use std::time::Duration;
 
@@ -34,12 +35,19 @@ fn operations() -> Vec<(&'static str, Vec<Operation>)> {
         ("equalize", vec![RandomEqualize { p }.into()]),
         ("sharpness", vec![RandomAdjustSharpness { sharpness_factor: 1.9, p }.into()]),
         ("gaussian_blur", vec![GaussianBlur { kernel_size: 9, sigma: [1.3, 1.3] }.into()]),
+        ("rotate_nearest", vec![rotation(Interpolation::Nearest)]),
+        ("rotate_bilinear", vec![rotation(Interpolation::Bilinear)]),
     ]
+}
+
+fn rotation(interpolation: Interpolation) -> Operation {
+    let degrees = Degrees([20.0, 20.0]);
+    RandomRotation { degrees, interpolation, expand: false, center: None, fill: Fill::default() }.into()
 }
 
 fn each(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("operations");
-    group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    group.sample_size(100).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     let image = synthetic::photo(SIDE, SIDE, 1);
     let (mut stages, mut out) = (Stages::default(), vec![0; image.len()]);
     for (name, mut operations) in operations() {

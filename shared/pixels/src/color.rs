@@ -90,9 +90,7 @@ fn make_gray_values(pixels: &mut [u8]) {
     let (blocks, rest) = pixels.as_chunks_mut::<3>().0.as_chunks_mut::<BLOCK>();
     for block in blocks {
         let grays = grays(block);
-        for (pixel, gray) in block.iter_mut().zip(grays) {
-            *pixel = [gray; 3];
-        }
+        join(&[grays; 3], block);
     }
     rest.iter_mut().for_each(|pixel| *pixel = [gray_of(*pixel); 3]);
 }
@@ -103,14 +101,32 @@ fn gray_of(pixel: [u8; 3]) -> u8 {
     gray(red, green, blue) as u8
 }
 
-/// Returns the gray values of a block. Separates the channels before they become floats, which compiles to shuffles.
+/// Returns the gray values of a block.
 #[inline(always)]
 fn grays(block: &Block) -> [u8; BLOCK] {
+    let ([red, green, blue], mut grays) = (separated(block), [0; BLOCK]);
+    for at in 0..BLOCK {
+        grays[at] = gray_of([red[at], green[at], blue[at]]);
+    }
+    grays
+}
+
+/// Returns the channels of a block. Separating them before they become floats compiles to shuffles.
+#[inline(always)]
+fn separated(block: &Block) -> [[u8; BLOCK]; 3] {
     let mut planes = [[0; BLOCK]; 3];
     for at in 0..BLOCK {
         [planes[0][at], planes[1][at], planes[2][at]] = block[at];
     }
-    std::array::from_fn(|at| gray_of([planes[0][at], planes[1][at], planes[2][at]]))
+    planes
+}
+
+/// Makes the pixels of a block from its channels.
+#[inline(always)]
+fn join([red, green, blue]: &[[u8; BLOCK]; 3], block: &mut Block) {
+    for at in 0..BLOCK {
+        block[at] = [red[at], green[at], blue[at]];
+    }
 }
 
 #[inline(always)]
@@ -188,26 +204,35 @@ fn modulo_6(value: f32) -> f32 {
 /// Changes pixels block by block. The results are limited to 0 to 255 and lose their fraction.
 #[inline(always)]
 fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut Planes)) {
-    let mut planes = [[0.0; BLOCK]; 3];
     let (blocks, rest) = pixels.as_chunks_mut::<3>().0.as_chunks_mut::<BLOCK>();
     for block in blocks {
-        change_block(block, &mut planes, &change);
+        change_block(block, &change);
     }
-    change_block(rest, &mut planes, &change);
+    if !rest.is_empty() {
+        let mut block = [[0; 3]; BLOCK];
+        block[..rest.len()].copy_from_slice(rest);
+        change_block(&mut block, &change);
+        rest.copy_from_slice(&block[..rest.len()]);
+    }
 }
 
 #[inline(always)]
-fn change_block(block: &mut [[u8; 3]], planes: &mut Planes, change: &impl Fn(&mut Planes)) {
-    let [red, green, blue] = &mut *planes;
-    for (at, pixel) in block.iter().enumerate() {
-        [red[at], green[at], blue[at]] = pixel.map(f32::from);
+fn change_block(block: &mut Block, change: &impl Fn(&mut Planes)) {
+    let mut values = separated(block);
+    let mut planes = [[0.0; BLOCK]; 3];
+    for (plane, values) in planes.iter_mut().zip(&values) {
+        for at in 0..BLOCK {
+            plane[at] = f32::from(values[at]);
+        }
     }
-    change(planes);
-    let [red, green, blue] = &*planes;
-    for (at, pixel) in block.iter_mut().enumerate() {
-        // SAFETY: `within` returns nothing outside 0 and 255.
-        *pixel = [red[at], green[at], blue[at]].map(|value| unsafe { whole(within(value)) } as u8);
+    change(&mut planes);
+    for (values, plane) in values.iter_mut().zip(&planes) {
+        for at in 0..BLOCK {
+            // SAFETY: `within` returns nothing outside 0 and 255.
+            values[at] = unsafe { whole(within(plane[at])) } as u8;
+        }
     }
+    join(&values, block);
 }
 
 #[cfg(test)]
