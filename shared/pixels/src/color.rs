@@ -80,9 +80,16 @@ fn scale_values(pixels: &mut [u8], factor: f32, plus: f32) {
 #[inline(always)]
 fn sum_gray_values(pixels: &[u8]) -> u64 {
     let (blocks, rest) = pixels.as_chunks::<3>().0.as_chunks::<BLOCK>();
-    let of_block = |block: &Block| grays(block).into_iter().map(u64::from).sum::<u64>();
-    let of_rest = rest.iter().map(|&pixel| u64::from(gray_of(pixel)));
-    blocks.iter().map(of_block).sum::<u64>() + of_rest.sum::<u64>()
+    let mut sum = 0;
+    for block in blocks {
+        for gray in grays(block) {
+            sum += u64::from(gray);
+        }
+    }
+    for &pixel in rest {
+        sum += u64::from(gray_of(pixel));
+    }
+    sum
 }
 
 #[inline(always)]
