@@ -1,12 +1,18 @@
-"""Figures for Prometheus."""
+"""Figures for Prometheus and for `ddlp top`."""
 
+import json
+import os
 import socket
+import subprocess
+import sys
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 import ddlp
-from conftest import SAMPLES
+from conftest import SAMPLES, ddlp_command
 
 
 @pytest.fixture
@@ -43,3 +49,71 @@ def test_an_address_that_is_taken_is_named(pack, address):
     with ddlp.Loader(pack, output="numpy", metrics=address):
         with pytest.raises(ddlp.ConfigurationError, match=address):
             ddlp.Loader(pack, output="numpy", metrics=address)
+
+
+def seen(*options):
+    """Returns what `ddlp top` shows."""
+    return json.loads(ddlp_command("top", "--once", "--json", *options))
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """The folder of the programs that `ddlp top` finds."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "ddlp"
+
+
+def test_top_shows_a_loader_and_its_local_drive(pack, own_folder):
+    with ddlp.Loader(pack, batch_size=16, output="numpy", drives="local", strategy="csd") as loader:
+        for _ in loader:
+            pass
+        shown = seen()
+        (run,), (agent,) = shown["loaders"], shown["agents"]
+        assert run["process"] == os.getpid() and "pytest" in run["command"] and run["images"] == SAMPLES
+        assert [(prong["name"], prong["is_up"]) for prong in run["prongs"]] == [("cpu", True), ("csd", True)]
+        assert run["images_per_s"] == 0 and not run["is_stalled"], "nobody asks for a batch"
+        assert (run["epoch"], run["epoch_batches"], run["free_buffers"] + run["ready_batches"]) >= (1, 4, 0)
+        assert "ddlp-device" in agent["command"] and agent["samples"] >= SAMPLES
+        text = ddlp_command("top", "--once")
+        assert f"loader {os.getpid()} " in text and f"agent {agent['process']} " in text and "\x1b" not in text
+    assert list(own_folder.iterdir()) == []
+    assert seen() == {"loaders": [], "agents": [], "silent": []}
+
+
+def test_top_shows_what_serves_its_figures_at_an_address(pack, own_folder, address):
+    with ddlp.Loader(pack, batch_size=16, output="numpy", metrics=address) as loader:
+        next(iter(loader))
+        for socket_of_loader in own_folder.iterdir():
+            socket_of_loader.unlink()
+        (run,) = seen("--metrics", address)["loaders"]
+        assert (run["address"], run["process"], run["images"]) == (address, None, 16)
+    (silent,) = seen("--metrics", address)["silent"]
+    assert silent["address"] == address and "refused" in silent["why"]
+
+
+# A loader that waits for a drive at a fraction of its speed: no batch comes for minutes.
+WAITS = """
+import sys, ddlp
+drive = ddlp.LocalDrive(throttle=0.001, threads=1)
+options = {"output": "numpy", "strategy": "csd", "drives": drive, "drive_timeout_s": 3600}
+next(iter(ddlp.Loader(sys.argv[1], batch_size=60, **options)))
+"""
+
+
+def test_top_shows_a_stall_and_forgets_programs_that_were_killed(pack, own_folder):
+    program = subprocess.Popen([sys.executable, "-c", WAITS, pack])
+    try:
+        shown = seen()
+        while program.poll() is None and not any(run["is_stalled"] for run in shown["loaders"]):
+            shown = seen()
+        (run,), (agent,) = shown["loaders"], shown["agents"]
+        assert run["waits"] == 1 and [prong["in_work"] > 0 for prong in run["prongs"]] == [False, True]
+        assert "\ufffd" not in run["command"] and "import sys, ddlp drive" in run["command"]
+    finally:
+        program.kill()
+        program.wait()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{agent['process']}").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert seen() == {"loaders": [], "agents": [], "silent": []}
+    assert list(own_folder.iterdir()) == []

@@ -1,11 +1,11 @@
-//! The agent's figures for Prometheus.
+//! The agent's figures, for Prometheus and for `ddlp top`.
 
 use crate::tcp::hub::Hub;
 use ddlp_metrics::{Figures, Page};
 use std::fmt;
 use std::sync::Arc;
 
-/// An agent as Prometheus sees it.
+/// An agent as other programs see it.
 pub(super) struct AgentFigures(pub Arc<Hub>);
 
 impl fmt::Debug for AgentFigures {

@@ -16,12 +16,12 @@ use crate::workers::Pool;
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::log::DriveIdentity;
 use ddlp_dataset::Dataset;
-use ddlp_metrics::MetricsServer;
+use ddlp_metrics::{LocalServer, MetricsServer};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub struct Agent {
     accepting: Vec<JoinHandle<()>>,
     clockwork: JoinHandle<()>,
     metrics: Option<MetricsServer>,
+    /// Serves the figures to programs of the same user.
+    _local_metrics: Option<LocalServer>,
     _identity: LockedIdentity,
 }
 
@@ -122,13 +124,25 @@ impl Agent {
             served.with_context(|| format!("--metrics: the figures cannot be served at {at}"))
         };
         let metrics = settings.metrics.map(figures).transpose()?;
+        let unseen = |error: &io::Error| tracing::debug!(%error, "`ddlp top` does not see this agent");
+        let local_metrics = LocalServer::start(AgentFigures(hub.clone())).inspect_err(unseen).ok();
         let server = Arc::new(Server::new(hub.clone(), address.port()));
         let (discovery_listener, discovery) = discovery.unzip();
         let listeners = [Some(listener), discovery_listener].into_iter().flatten();
         let accepting = listeners.map(|listener| tokio::spawn(server.clone().accept(listener))).collect();
         let clockwork = tokio::spawn(clockwork(hub.clone(), received));
         let nqn = identity.identity.nqn.clone();
-        Ok(Self { hub, address, discovery, nqn, accepting, clockwork, metrics, _identity: identity })
+        Ok(Self {
+            hub,
+            address,
+            discovery,
+            nqn,
+            accepting,
+            clockwork,
+            metrics,
+            _local_metrics: local_metrics,
+            _identity: identity,
+        })
     }
 
     /// Returns the address at which the agent listens.

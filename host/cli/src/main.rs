@@ -3,6 +3,7 @@
 //! - [`pack`], [`inspect`], [`verify`]: packs.
 //! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
+//! - [`top`]: what loaders and agents do now.
 //! - [`mod@bench`]: measurements, printed with machine and revision.
 //! - [`sample_data`]: a photographic dataset for trials.
 //! - Completions and manual pages are made from the definitions of the commands.
@@ -25,6 +26,7 @@ mod report;
 mod run;
 mod sample_data;
 mod text;
+mod top;
 mod verify;
 
 use anyhow::Context;
@@ -83,6 +85,7 @@ enum DdlpCommand {
     Verify(verify::VerifyArgs),
     Run(Box<run::RunArgs>),
     Devices(devices::DevicesArgs),
+    Top(top::TopArgs),
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -154,6 +157,7 @@ fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Endin
         DdlpCommand::Verify(args) => verify::verify(&args, interrupt),
         DdlpCommand::Run(args) => run::run(&args, interrupt),
         DdlpCommand::Devices(args) => devices::devices(&args),
+        DdlpCommand::Top(args) => top::top(&args),
         DdlpCommand::Bench(command) => bench::bench(&command, interrupt),
         DdlpCommand::SampleData(args) => sample_data::sample_data(&args, interrupt),
         DdlpCommand::Completions { shell } => {

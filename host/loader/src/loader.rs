@@ -25,7 +25,7 @@ use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
 use ddlp_dataset::Dataset;
-use ddlp_metrics::MetricsServer;
+use ddlp_metrics::{LocalServer, MetricsServer};
 use running::RunThreads;
 use std::fmt;
 use std::net::SocketAddr;
@@ -70,8 +70,10 @@ pub struct Loader {
     /// Whether the loader has said that the consumer keeps all places for batches. It says so once.
     has_named_kept: bool,
     is_over: bool,
-    /// Serves the figures.
+    /// Serves the figures at the address that the options name.
     metrics: Option<MetricsServer>,
+    /// Serves the figures to programs of the same user.
+    local_metrics: Option<LocalServer>,
 }
 
 impl fmt::Debug for Loader {
@@ -180,8 +182,10 @@ impl Loader {
             has_named_kept: false,
             is_over: false,
             metrics: None,
+            local_metrics: None,
         };
         loader.metrics = options.metrics.map(|address| metrics::serve(address, loader.progress())).transpose()?;
+        loader.local_metrics = metrics::serve_locally(loader.progress());
         Ok(loader)
     }
 

@@ -1,9 +1,10 @@
-//! The figures of a run for Prometheus.
+//! The figures of a run, for Prometheus and for `ddlp top`.
 
 use crate::error::LoaderError;
 use crate::progress::{ProgressHandle, ProngProgress};
-use ddlp_metrics::{Figures, MetricsServer, Page};
+use ddlp_metrics::{Figures, LocalServer, MetricsServer, Page};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 
 /// Serves the figures of a run.
@@ -11,7 +12,13 @@ pub(crate) fn serve(address: SocketAddr, run: ProgressHandle) -> Result<MetricsS
     MetricsServer::start(address, RunFigures(run)).map_err(|source| LoaderError::Metrics { address, source })
 }
 
-/// A run as Prometheus sees it.
+/// Serves the figures of a run to programs of the same user, if the system lets it.
+pub(crate) fn serve_locally(run: ProgressHandle) -> Option<LocalServer> {
+    let refused = |error: &io::Error| tracing::debug!(%error, "`ddlp top` does not see this run");
+    LocalServer::start(RunFigures(run)).inspect_err(refused).ok()
+}
+
+/// A run as other programs see it.
 #[derive(Debug)]
 struct RunFigures(ProgressHandle);
 
@@ -31,6 +38,9 @@ impl Figures for RunFigures {
         page.gauge("run_epoch", "Epoch that is being delivered, from 0", &[("", state.epoch.into())])?;
         page.gauge("run_epoch_batches", "Batches of an epoch", &[("", now.batches.into())])?;
         page.gauge("run_epoch_delivered", "Batches delivered of this epoch", &[("", state.delivered.len() as f64)])?;
+        page.gauge("run_ready_batches", "Finished batches that wait for their delivery", &[("", now.ready as f64)])?;
+        page.gauge("run_free_buffers", "Buffers without a batch", &[("", now.free_buffers as f64)])?;
+        page.gauge("run_waits", "1 while the consumer waits for a batch, else 0", &[("", now.waits.into())])?;
         page.gauge("run_peak_memory_bytes", "Most memory allocated", &[("", report.peak_memory_mb * 1e6)])?;
         page.counter("prong_images", "Images delivered, by prong", &by_prong(|prong| prong.images as f64))?;
         page.counter("prong_prepared", "Images prepared, by prong", &by_prong(|prong| prong.prepared as f64))?;

@@ -46,6 +46,12 @@ pub struct Progress {
     pub elapsed_s: f64,
     /// One entry per prong.
     pub prongs: Vec<ProngProgress>,
+    /// Finished batches that wait for their delivery.
+    pub ready: usize,
+    /// Buffers in which no batch lies, and none is prepared.
+    pub free_buffers: usize,
+    /// Whether the consumer waits for a batch.
+    pub waits: bool,
     /// Faults so far. A recovery does not count as one.
     pub faults: usize,
     /// Corrupt samples so far.
@@ -114,6 +120,9 @@ impl ProgressHandle {
             images: core.recorder.images(),
             elapsed_s: core.recorder.now(),
             prongs: prongs.collect(),
+            ready: core.ready.len(),
+            free_buffers: self.engine.target.free(),
+            waits: core.consumer_waits,
             faults: core.recorder.fault_count(),
             corrupt: core.recorder.corrupt_count(),
         }

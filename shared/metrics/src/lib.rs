@@ -1,33 +1,35 @@
 //! Figures for Prometheus over HTTP: a page that is made for each request.
 //!
-//! The server answers one request at a time, whatever its path, and closes the connection. It has no authentication:
-//! whoever can reach the address can read the figures.
+//! A server answers one request at a time, whatever its path, and closes the connection. [`MetricsServer`] listens at an
+//! address and has no authentication: whoever can reach the address can read the figures. [`LocalServer`] listens at a
+//! socket that only programs of the same user on the same machine find and reach.
+//!
+//! - `answering`: the server's side of a connection. `local`: the servers of this machine. `reading`: the client's side.
 #![forbid(unsafe_code)]
 
+mod answering;
+mod local;
+mod reading;
+
+pub use local::{LocalServer, LocalSocket, local_sockets};
+pub use reading::{Reading, read_address};
+
+use answering::Answering;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 use std::fmt::{self, Debug};
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 /// Time that a client has to send its request and to take the answer.
 const CLIENT_WITHIN: Duration = Duration::from_secs(2);
-/// Largest size of a request.
-const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Pause after the system refused a connection, for example because of too many open files.
-const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Type of the page.
-const PAGE_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Beginning of the names of all figures.
+const PREFIX: &str = "ddlp";
 
 /// The figures of a program.
 pub trait Figures: Debug + Send + Sync + 'static {
@@ -82,7 +84,7 @@ impl Page<'_> {
 
 /// Lets the library ask for the figures.
 #[derive(Debug)]
-struct Collected<F>(F);
+pub(crate) struct Collected<F>(pub F);
 
 impl<F: Figures> Collector for Collected<F> {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -95,10 +97,7 @@ impl<F: Figures> Collector for Collected<F> {
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
-    /// The socket at which the thread listens.
-    socket: OwnedFd,
-    ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _answering: Answering,
 }
 
 impl MetricsServer {
@@ -109,26 +108,9 @@ impl MetricsServer {
     /// Nobody can listen at the address, or the system refuses a thread.
     pub fn start(address: SocketAddr, figures: impl Figures) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
-        let (address, socket) = (listener.local_addr()?, OwnedFd::from(listener.try_clone()?));
-        let mut registry = Registry::with_prefix("ddlp");
-        registry.register_collector(Box::new(Collected(figures)));
-        let ends = Arc::new(AtomicBool::new(false));
-        let ended = ends.clone();
-        let answer_all = move || {
-            for client in listener.incoming() {
-                // The end of the socket is an error.
-                if ended.load(Ordering::Acquire) {
-                    return;
-                }
-                match client {
-                    // A client that goes away gets no answer.
-                    Ok(client) => drop(answer(client, &registry)),
-                    Err(_) => thread::sleep(REFUSED_PAUSE),
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("metrics".into()).spawn(answer_all)?;
-        Ok(Self { address, socket, ends, thread: Some(thread) })
+        let (address, socket) = (listener.local_addr()?, listener.try_clone()?.into());
+        let answering = Answering::start(socket, move || Ok(listener.accept()?.0), figures)?;
+        Ok(Self { address, _answering: answering })
     }
 
     /// Returns the address at which the figures are.
@@ -137,63 +119,17 @@ impl MetricsServer {
     }
 }
 
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        // Closing the descriptor would neither wake the thread nor end what a forked process has inherited. The standard
-        // library has this system call for streams only.
-        let ended = self.socket.try_clone().and_then(|socket| TcpStream::from(socket).shutdown(Shutdown::Both));
-        if ended.is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            drop(thread.join());
-        }
-    }
-}
-
-/// Answers one request.
-fn answer(mut client: TcpStream, registry: &Registry) -> io::Result<()> {
-    client.set_write_timeout(Some(CLIENT_WITHIN))?;
-    let (status, kind, body) = match read_request(&mut client)? {
-        request if request.starts_with(b"GET ") => {
-            let mut page = String::new();
-            text::encode(&mut page, registry).map_err(io::Error::other)?;
-            ("200 OK", PAGE_TYPE, page)
-        }
-        _ => ("405 Method Not Allowed", "text/plain", "only GET is possible\n".to_owned()),
-    };
-    let length = body.len();
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    client.write_all((head + &body).as_bytes())
-}
-
-/// Reads a request up to the empty line after its headers.
-fn read_request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + CLIENT_WITHIN;
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || request.len() > REQUEST_BYTES_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        client.set_read_timeout(Some(left))?;
-        let mut piece = [0; 1024];
-        match client.read(&mut piece)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            length => request.extend_from_slice(&piece[..length]),
-        }
-    }
-    Ok(request)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use crate::answering::REQUEST_BYTES_MAX;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[derive(Debug, Default)]
-    struct Counted(AtomicU64);
+    pub(crate) struct Counted(AtomicU64);
 
     impl Figures for Arc<Counted> {
         fn write(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -246,7 +182,7 @@ mod tests {
     #[test]
     fn a_descriptor_that_a_forked_process_has_inherited_does_not_keep_the_address() {
         let server = served();
-        let (address, inherited) = (server.address(), server.socket.try_clone().unwrap());
+        let (address, inherited) = (server.address(), server._answering.socket().unwrap());
         drop(server);
         assert!(TcpStream::connect(address).is_err());
         let next = MetricsServer::start(address, Arc::<Counted>::default()).unwrap();

@@ -42,6 +42,7 @@ fn progress() -> Progress {
         prongs: vec![prong("cpu", 612.0, true), prong("lo\u{1b}cal", 575.0, false)],
         faults: 1,
         corrupt: 4,
+        ..Progress::default()
     }
 }
 
