@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import logging
 import operator
@@ -326,8 +327,12 @@ class Loader:
 
         Raises ConfigurationError if the state is of a run with another dataset, seed, batch size or pipeline.
         """
-        self._go_to(dict(state))
-        self._is_closed = False
+        was_closed, self._is_closed = self._is_closed, False
+        try:
+            self._go_to(dict(state))
+        except BaseException:
+            self._is_closed = was_closed or self._is_closed
+            raise
 
     def _go_to(self, state: dict[str, Any]) -> None:
         """Moves the run, or opens another one if it has ended. An error changes nothing."""
@@ -394,6 +399,9 @@ class Loader:
         options = json.dumps({**self._options, "resume": self._resume}, default=_plain)
         self._run = _ddlp.Run(options, self._samples, self._columns, self._fields)
         _LOADERS.add(self)
+        if self._is_closed:
+            # Another thread has closed the loader meanwhile, and not this run.
+            self._run.close()
 
     def _running(self) -> _ddlp.Run:
         """Returns the run, and begins one if there is none."""
@@ -478,4 +486,8 @@ def _shut_all() -> None:
 
 
 atexit.register(_shut_all)
-os.register_at_fork(after_in_child=_ddlp.after_fork)
+os.register_at_fork(
+    before=_ddlp.before_fork,
+    after_in_parent=functools.partial(_ddlp.after_fork, False),
+    after_in_child=functools.partial(_ddlp.after_fork, True),
+)

@@ -4,6 +4,7 @@
 
 use crate::batch::Batch;
 use crate::run::Run;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 /// One iteration: what is left of an epoch. Several threads may share it.
@@ -25,6 +26,11 @@ impl Epoch {
 
 #[pymethods]
 impl Epoch {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.run)?;
+        visit.call(&self.convert)
+    }
+
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

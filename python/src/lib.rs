@@ -5,7 +5,7 @@
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
 //!   files.
-//! - `logging`: the log, for Python's `logging`. `errors`: the package's exceptions.
+//! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's exceptions.
 //!
 //! The Python code in `ddlp/` has everything that needs no Rust: options, epochs, states, NumPy and PyTorch.
 #![deny(unsafe_code)]
@@ -16,6 +16,7 @@ mod batch;
 mod dlpack;
 mod epoch;
 mod errors;
+mod forking;
 mod labels;
 mod logging;
 mod opening;
@@ -66,10 +67,16 @@ mod _ddlp {
         super::logging::empty(py)
     }
 
-    /// Makes batches in slots that a local drive shares the own memory of a process that was just forked.
+    /// Holds what a forked process could not get from threads that do not exist there. Called before a fork.
     #[pyfunction]
-    fn after_fork() {
-        ddlp_host::own_slots_after_fork();
+    fn before_fork() {
+        super::forking::begin();
+    }
+
+    /// Gives back what `before_fork` holds. Called after a fork, in both processes.
+    #[pyfunction]
+    fn after_fork(is_child: bool) {
+        super::forking::end(is_child);
     }
 
     /// Returns a built-in pipeline as JSON.

@@ -6,6 +6,7 @@
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write};
+use std::mem;
 use std::process;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,37 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// Most records that wait; further ones are dropped.
+/// Most records that wait; further ones are dropped, and counted.
 const WAITING_MAX: usize = 1000;
 
 /// Lowest level of `logging` that is forwarded.
 static LEAST: AtomicU8 = AtomicU8::new(30);
-static WAITING: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { records: VecDeque::new(), dropped: 0 });
 /// The process in which a thread empties the queue, or 0.
 static EMPTIED_IN: AtomicU32 = AtomicU32::new(0);
+
+/// The queue.
+struct Waiting {
+    records: VecDeque<Record>,
+    /// Records that were dropped since the queue was last empty.
+    dropped: u64,
+}
+
+/// The queue, from which and to which no thread moves a record meanwhile.
+pub struct HeldLog(MutexGuard<'static, Waiting>);
+
+/// Holds the queue, so that the process can fork.
+pub fn hold() -> HeldLog {
+    HeldLog(queue())
+}
+
+impl HeldLog {
+    /// Drops all records: for a forked process, whose parent logs them.
+    pub fn clear(mut self) {
+        self.0.records.clear();
+        self.0.dropped = 0;
+    }
+}
 
 struct Record {
     logger: String,
@@ -58,10 +82,21 @@ pub fn empty(py: Python<'_>) -> PyResult<()> {
 
 /// Takes a record that waits.
 fn waiting(py: Python<'_>) -> Option<Record> {
-    py.detach(|| queue().pop_front())
+    py.detach(|| {
+        let mut queue = queue();
+        queue.records.pop_front().or_else(|| dropped(mem::take(&mut queue.dropped)))
+    })
 }
 
-fn queue() -> MutexGuard<'static, VecDeque<Record>> {
+/// Returns a record that says how many were dropped, unless none was.
+fn dropped(count: u64) -> Option<Record> {
+    let message = format!(
+        "{count} records of the log were dropped: {WAITING_MAX} waited for a handler of `logging` that takes long"
+    );
+    (count > 0).then(|| Record { logger: "ddlp".into(), level: number(Level::WARN), message })
+}
+
+fn queue() -> MutexGuard<'static, Waiting> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,8 +130,10 @@ impl<S: Subscriber> Layer<S> for Forward {
         let logger = metadata.target().replacen("ddlp_", "ddlp.", 1).replace("::", ".");
         let record = Record { logger, level: number(*metadata.level()), message: message.0 + &message.1 };
         let mut queue = queue();
-        if queue.len() < WAITING_MAX {
-            queue.push_back(record);
+        if queue.records.len() < WAITING_MAX {
+            queue.records.push_back(record);
+        } else {
+            queue.dropped += 1;
         }
         drop(queue);
         if EMPTIED_IN.swap(process::id(), Ordering::AcqRel) != process::id() {
@@ -114,7 +151,7 @@ fn empty_until_none_waits() {
         let emptied = Python::try_attach(|py| empty(py).inspect_err(|error| error.print(py)).is_ok());
         EMPTIED_IN.store(0, Ordering::Release);
         // A record may have come since, and seen that this thread still runs.
-        let is_over = emptied != Some(true) || queue().is_empty();
+        let is_over = emptied != Some(true) || queue().records.is_empty();
         if is_over || EMPTIED_IN.swap(process::id(), Ordering::AcqRel) == process::id() {
             return;
         }

@@ -11,6 +11,7 @@ use ddlp_host::{
     Batch, DType, Field, FieldKind, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper,
     Waiting,
 };
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Time that a consumer which keeps all batches may wait before the loader asks whether anything could let one go.
+/// Time that a consumer which keeps all batches may wait while nothing could let one go.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A run: the batches of its epochs, one after the other.
@@ -49,6 +50,8 @@ pub struct Run {
     /// Batches of an epoch.
     #[pyo3(get)]
     batches_per_epoch: u32,
+    /// The dataset, if it is a Python object. The loader inside `state` reads it.
+    object: Option<Arc<Sequence>>,
     /// Names of the classes.
     #[pyo3(get)]
     classes: Vec<String>,
@@ -69,8 +72,10 @@ enum RunState {
 enum NoBatch {
     /// The handler of a signal raised this.
     Interrupted(PyErr),
-    /// The consumer keeps all batches.
-    Kept,
+    /// The consumer has kept all batches for this time.
+    Kept {
+        waited: Duration,
+    },
     /// A later iteration or position has ended this one.
     Superseded,
     Failed(LoaderError),
@@ -96,11 +101,15 @@ impl Run {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs) = (options.buffers, options.epochs);
         let mut builder = Loader::builder().options(options);
-        if let Some(object) = dataset {
-            builder = builder.dataset(match columns {
-                Some(columns) => Arc::new(Table::open(&object, columns)?),
-                None => Arc::new(Sequence::new(&object)?),
-            });
+        let mut object = None;
+        match (dataset, columns) {
+            (Some(table), Some(columns)) => builder = builder.dataset(Arc::new(Table::open(&table, columns)?)),
+            (Some(samples), None) => {
+                let samples = Arc::new(Sequence::new(&samples)?);
+                builder = builder.dataset(samples.clone());
+                object = Some(samples);
+            }
+            (None, _) => {}
         }
         for (name, dtype, shape, values) in fields {
             let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype);
@@ -123,6 +132,7 @@ impl Run {
             lets_go: AtomicBool::new(false),
             epochs,
             buffers,
+            object,
             process: process::id(),
         })
     }
@@ -206,6 +216,11 @@ impl Run {
         Ok(figures)
     }
 
+    /// Shows the garbage collector the object whose samples the run reads, which may hold the run in turn.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.object.as_ref().map_or(Ok(()), |object| object.traverse(&visit))
+    }
+
     /// Ends the run, its threads, and the drives that it started. Position and figures remain.
     fn close(&self, py: Python<'_>) {
         if self.is_forked() {
@@ -254,7 +269,7 @@ impl Run {
         let due = py.detach(|| self.wait(epoch, number));
         due.map_err(|why| match why {
             NoBatch::Interrupted(raised) => raised,
-            NoBatch::Kept => self.kept(),
+            NoBatch::Kept { waited } => self.kept(waited),
             NoBatch::Superseded => errors::usage(
                 "this iteration is over: another iteration, set_epoch or load_state_dict came after it".into(),
             ),
@@ -324,20 +339,24 @@ impl Run {
             return Ok(());
         }
         let since = *kept.since.get_or_insert_with(Instant::now);
-        if since.elapsed() < KEPT_FOR || self.lets_go.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         let threads = py.import("ddlp._threads").map_err(NoBatch::Interrupted)?;
-        if !mem::replace(&mut kept.has_collected, true) {
+        let patience = threads
+            .call_method1("patience", (self.lets_go.load(Ordering::Relaxed),))
+            .and_then(|patience| patience.extract::<Option<f64>>())
+            .map_err(NoBatch::Interrupted)?;
+        let is_hopeless = match patience {
+            Some(seconds) => {
+                kept.alone_since = None;
+                since.elapsed().as_secs_f64() >= seconds
+            }
+            None => kept.alone_since.get_or_insert_with(Instant::now).elapsed() >= KEPT_FOR,
+        };
+        if since.elapsed() >= KEPT_FOR && !mem::replace(&mut kept.has_collected, true) {
             // A cycle, such as that of an exception and its traceback, may keep batches.
             threads.call_method0("collect").map_err(NoBatch::Interrupted)?;
             return Ok(());
         }
-        let patience = threads.call_method0("patience").and_then(|patience| patience.extract::<Option<f64>>());
-        match patience.map_err(NoBatch::Interrupted)? {
-            Some(seconds) if since.elapsed().as_secs_f64() >= seconds => Err(NoBatch::Kept),
-            _ => Ok(()),
-        }
+        if is_hopeless { Err(NoBatch::Kept { waited: since.elapsed() }) } else { Ok(()) }
     }
 
     /// Returns the position after the batch that Python took last.
@@ -360,11 +379,12 @@ impl Run {
         *locked(&self.waits) == Some(thread::current().id())
     }
 
-    fn kept(&self) -> PyErr {
-        let buffers = self.buffers;
+    fn kept(&self, waited: Duration) -> PyErr {
+        let (buffers, seconds) = (self.buffers, waited.as_secs());
         errors::usage(format!(
-            "this program keeps the images of all batches that it got, and the loader has {buffers} buffers: let go of \
-             batches (`list(loader)` keeps them all), copy them (`images.clone()`), or give the loader more `buffers`"
+            "this program keeps the images of all batches that it got, and let go of none for {seconds} s; the loader \
+             has {buffers} buffers: let go of batches (`list(loader)` keeps them all), copy them (`images.clone()`), \
+             or give the loader more `buffers`"
         ))
     }
 }
@@ -373,6 +393,8 @@ impl Run {
 #[derive(Default)]
 struct Kept {
     since: Option<Instant>,
+    /// Since when no other thread could let a batch go.
+    alone_since: Option<Instant>,
     /// Whether Python's garbage was collected meanwhile.
     has_collected: bool,
 }
@@ -380,7 +402,8 @@ struct Kept {
 impl Kept {
     /// Records that a batch was let go, and by whom: garbage says nothing about other threads.
     fn is_over(&mut self, run: &Run) {
-        if self.since.take().is_some() && !mem::take(&mut self.has_collected) {
+        let Self { since, has_collected, .. } = mem::take(self);
+        if since.is_some() && !has_collected {
             run.lets_go.store(true, Ordering::Relaxed);
         }
     }

@@ -3,7 +3,8 @@
 use crate::errors;
 use crate::labels::{self, UNKNOWN};
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
@@ -31,17 +32,21 @@ pub struct Sequence {
     labels: Box<[AtomicU32]>,
     identity: Identity,
     /// What the object has raised last.
-    raised: Mutex<Option<PyErr>>,
+    raised: Mutex<Option<Py<PyBaseException>>>,
 }
 
 impl Sequence {
     /// Checks the object, and reads its first item.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let name = object.get_type().fully_qualified_name()?.to_string();
-        let items = object.len().map_err(|error| {
+        let neither = || {
             let why = "a dataset is a path, or an object with __len__ and __getitem__";
-            caused(object.py(), PyTypeError::new_err(format!("{why}, and {name} is neither")), error)
-        })?;
+            PyTypeError::new_err(format!("{why}, and {name} is neither"))
+        };
+        let items = object.len().map_err(|error| caused(object.py(), neither(), error))?;
+        if !object.hasattr("__getitem__")? {
+            return Err(neither());
+        }
         if items == 0 {
             return Err(errors::configuration(format!("the dataset, a {name}, is empty")));
         }
@@ -59,7 +64,7 @@ impl Sequence {
             raised: Mutex::default(),
             name,
         };
-        let first = sequence.item(object.py(), 0)?;
+        let first = sequence.item(object.py(), 0).map_err(|error| sequence.refused_first(error))?;
         let mut hasher = blake3::Hasher::new();
         for part in [b"ddlp python 1", sequence.name.as_bytes(), &first, &items.to_le_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -119,15 +124,39 @@ impl Sequence {
 
     /// Takes what the object has raised last.
     pub fn take_raised(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(Python::attach(|py| PyErr::from_value(raised.into_bound(py).into_any())))
+    }
+
+    /// Shows the garbage collector what this value holds. A run alone holds the value.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.object)?;
+        // A lock that is held hides an exception until the next collection.
+        self.raised.try_lock().map_or(Ok(()), |raised| visit.call(&*raised))
+    }
+
+    /// Returns the exception for a first item that the object refuses: that of any other item, unless the program is
+    /// to end.
+    fn refused_first(&self, error: PyErr) -> PyErr {
+        Python::attach(|py| {
+            if !error.is_instance_of::<PyException>(py) {
+                return error;
+            }
+            let refused = self.unavailable(0, error.clone_ref(py));
+            errors::unavailable(errors::with_causes(&refused), Some(error))
+        })
     }
 
     fn refused(&self, index: u64, error: PyErr) -> ReadError {
-        if let Some(raised) = Python::try_attach(|py| error.clone_ref(py)) {
+        if let Some(raised) = Python::try_attach(|py| error.value(py).clone().unbind()) {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
         }
+        self.unavailable(index, error).into()
+    }
+
+    fn unavailable(&self, index: u64, error: PyErr) -> Unavailable {
         let what = format!("item {index} of the dataset, a {},", self.name);
-        Unavailable::Io { what, path: self.name.clone().into(), source: io::Error::other(error) }.into()
+        Unavailable::Io { what, path: self.name.clone().into(), source: io::Error::other(error) }
     }
 }
 

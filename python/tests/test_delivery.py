@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
 
 import ddlp
+from ddlp import _threads
 
 
 def loader(pack, **options):
@@ -165,15 +167,33 @@ def test_a_thread_that_prefetches_waits_for_its_consumer(pack):
     assert indices == list(range(8)) and not thread.is_alive()
 
 
-def test_daemon_threads_do_not_hide_that_a_program_keeps_all_batches(pack, monkeypatch):
-    monkeypatch.setattr("ddlp._threads._PATIENCE_WITH_DAEMONS_S", 0.0)
+@pytest.mark.parametrize(("daemon", "limit"), [(True, "_PATIENCE_WITH_DAEMONS_S"), (False, "_PATIENCE_S")])
+def test_other_threads_do_not_hide_that_a_program_keeps_all_batches(pack, monkeypatch, daemon, limit):
+    monkeypatch.setattr(f"ddlp._threads.{limit}", 3.0)
     ends = threading.Event()
-    threading.Thread(target=ends.wait, daemon=True).start()
+    threading.Thread(target=ends.wait, daemon=daemon).start()
     try:
-        with pytest.raises(ddlp.UsageError, match="buffers"):
+        with pytest.raises(ddlp.UsageError, match="let go of none for [3-9] s.*buffers"):
             list(loader(pack, buffers=3))
     finally:
         ends.set()
+
+
+def test_workers_without_work_do_not_hide_that_a_program_keeps_all_batches(pack):
+    with ThreadPoolExecutor(2) as workers:
+        workers.submit(len, "").result()
+        with pytest.raises(ddlp.UsageError, match="buffers"):
+            list(loader(pack, buffers=3))
+
+
+def test_a_worker_that_has_work_may_let_go_of_batches():
+    ends = threading.Event()
+    with ThreadPoolExecutor(1) as workers:
+        try:
+            workers.submit(ends.wait)
+            assert _threads.patience(False) == _threads._PATIENCE_S
+        finally:
+            ends.set()
 
 
 def test_batches_that_only_garbage_keeps_come_back(pack):

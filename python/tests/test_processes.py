@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 import ddlp
 from conftest import digests
+from ddlp import _ddlp
 
 # A drive that works at a fraction of its speed, and is given the time: the program waits for minutes.
 WAITS = """
@@ -261,6 +263,79 @@ def test_a_loader_keeps_its_drive_when_its_position_changes(pack):
         assert figures["faults"] == [] and [prong["images"] for prong in figures["prongs"]] == [0, images]
         assert [epoch["epoch"] for epoch in figures["epochs"]] == [0, 1, 7, 7]
     assert not drives_of(os.getpid())
+
+
+class Photos:
+    """A dataset that holds its loader, and the loader's iteration."""
+
+    def __init__(self, folder):
+        self.files = [(path, 0) for path in sorted(folder.rglob("*.jpg"))]
+        self.loader = loader(self, batch_size=20)
+        self.iteration = iter(self.loader)
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        path, label = self.files[index]
+        return path.read_bytes(), label
+
+
+def test_a_dataset_that_holds_its_loader_is_garbage_with_it(photos):
+    def use():
+        dataset = Photos(photos)
+        next(dataset.iteration)
+        return weakref.ref(dataset)
+
+    dataset, until = use(), time.monotonic() + 60
+    # While a thread of the loader calls the object, it is no garbage.
+    while dataset() is not None and time.monotonic() < until:
+        gc.collect()
+    assert dataset() is None
+
+
+def test_a_loader_that_is_closed_while_it_moves_stays_closed(pack):
+    batches = loader(pack, drives="local")
+    run = batches._run
+
+    class Closes:
+        """A run during whose move another thread closes the loader."""
+
+        is_forked = False
+
+        def __getattr__(self, name):
+            return getattr(run, name)
+
+        def go_to(self, state):
+            batches.close()
+            return run.go_to(state)
+
+    state = batches.state_dict()
+    for move in [lambda: batches.set_epoch(5), lambda: batches.load_state_dict({**state, "epoch": 3})]:
+        batches._run = Closes()
+        move()
+        assert not drives_of(os.getpid())
+        with pytest.raises(ddlp.UsageError, match="closed"):
+            iter(batches)
+        batches.load_state_dict(state)
+        assert drives_of(os.getpid())
+        run = batches._run
+    batches.close()
+
+
+def test_a_fork_drops_batches_and_logs_while_threads_of_its_parent_do(pack):
+    batches = loader(pack, strategy="cpu", threads=2)
+    kept = [next(iter(batches))]
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            kept.clear()
+            gc.collect()
+            _ddlp.flush_log()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert next(iter(batches)).epoch == 1
 
 
 def anonymous_memory():

@@ -16,8 +16,7 @@ mod slots;
 
 pub(crate) use host_pool::HostPool;
 pub(crate) use owned::{HostValues, NoMemory, OwnedMemory};
-pub use slots::own_slots_after_fork;
-pub(crate) use slots::{SlotRows, SlotTable};
+pub(crate) use slots::{HeldSlots, SlotRows, SlotTable, hold_slots};
 
 use crate::signal::Signal;
 use std::error::Error;

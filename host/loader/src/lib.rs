@@ -45,7 +45,7 @@
 //! - `loader`: the iterator. `opening`: a dataset from files, or from the drive that alone holds it.
 //! - `options`: the options as plain data. `builder`: collects them, and what is not plain data. `setup`: from options
 //!   to a run.
-//! - `threads`: divides the cores between the CPU and local drives.
+//! - `forking`: what a forked process needs. `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
 //! - `batch`: a batch and its fields. `image_output`: pixels or floats.
 //! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
@@ -66,6 +66,7 @@ mod engine;
 mod error;
 mod fetch;
 mod field_error;
+mod forking;
 mod image_output;
 mod loader;
 mod max_corrupt;
@@ -103,12 +104,12 @@ pub use ddlp_pixels::{
 };
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady,
-    own_slots_after_fork,
 };
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use field_error::FieldError;
+pub use forking::Forking;
 pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;

@@ -6,7 +6,7 @@
 
 use crate::jpeg::ffi;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 /// Memory up to which an image counts as small and takes no turn.
 const SMALL_BYTES: u64 = 4 << 20;
@@ -29,6 +29,22 @@ pub fn map_large_blocks() {
 /// The right to use memory for a large image, until the turn is dropped. Free the memory before that.
 pub struct Turn {
     bytes: u64,
+}
+
+/// The turns of all threads, which none can take or give back meanwhile.
+#[derive(Debug)]
+pub struct HeldTurns(MutexGuard<'static, u64>);
+
+/// Holds the turns of all threads, so that the process can fork.
+pub fn hold_turns() -> HeldTurns {
+    HeldTurns(IN_USE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl HeldTurns {
+    /// Ends all turns: for a forked process, in which the threads that had them do not exist.
+    pub fn end_all(mut self) {
+        *self.0 = 0;
+    }
 }
 
 /// Returns whether an image of `bytes` takes a [`turn`].

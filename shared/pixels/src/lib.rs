@@ -78,7 +78,9 @@ pub use geometry::Window;
 pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
-pub use large::{Turn as LargeTurn, is_large, map_large_blocks, turn as large_turn};
+pub use large::{
+    HeldTurns, Turn as LargeTurn, hold_turns as hold_large_turns, is_large, map_large_blocks, turn as large_turn,
+};
 pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};
 pub use partial::PartialJpeg;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady};
+use crate::forking::Home;
 use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
 use std::ptr::NonNull;
@@ -16,6 +17,7 @@ pub(crate) struct HostPool(Arc<PoolMemory>);
 struct PoolMemory {
     bytes: usize,
     count: usize,
+    home: Home,
     buffers: Mutex<IdleBuffers>,
     returned: BufferReturned,
 }
@@ -34,6 +36,7 @@ impl HostPool {
         Self(Arc::new(PoolMemory {
             bytes,
             count,
+            home: Home::here(),
             buffers: Mutex::new(IdleBuffers { idle: Vec::new(), unmade: count }),
             returned,
         }))
@@ -82,7 +85,7 @@ impl DeliveryTarget for HostPool {
     }
 }
 
-/// A buffer on loan: it returns to its pool when dropped.
+/// A buffer on loan: it returns to its pool when dropped. In a forked process it is a copy of its own, which is freed.
 #[derive(Debug)]
 struct PooledBuffer {
     map: Option<MmapRaw>,
@@ -129,7 +132,7 @@ unsafe impl BatchMemory for PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        if let Some(map) = self.map.take() {
+        if let Some(map) = self.map.take().filter(|_| self.pool.home.is_here()) {
             self.pool.lock().idle.push(map);
             self.pool.returned.notify();
         }
@@ -139,6 +142,18 @@ impl Drop for PooledBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forking::tests::in_fork;
+
+    #[test]
+    fn a_fork_drops_a_batch_whatever_its_parent_is_doing() {
+        let pool = HostPool::new(BufferNeed { count: 1, bytes: 100, returned: BufferReturned::default() });
+        let mut memory = Some(pool.take().unwrap().unwrap().on_ready(100).unwrap());
+        let locked = pool.0.lock();
+        in_fork(|| drop(memory.take()));
+        drop(locked);
+        drop(memory);
+        assert_eq!(pool.free(), 1);
+    }
 
     #[test]
     fn the_pool_is_bounded_and_reuses_buffers() {

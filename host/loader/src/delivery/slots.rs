@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::BatchMemory;
+use crate::forking::Home;
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Most slots of a drive that the loader uses.
 const SLOTS_USED_MAX: u32 = 65_536;
@@ -20,6 +21,7 @@ const SLOTS_USED_MAX: u32 = 65_536;
 #[derive(Debug)]
 pub(crate) struct SlotTable {
     free: Mutex<Free>,
+    home: Home,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
     memory: Option<Arc<SharedMemory>>,
@@ -34,25 +36,34 @@ struct SharedMemory {
     is_own: AtomicBool,
 }
 
-/// All shared result memory of this process, for [`own_slots_after_fork`].
+/// All shared result memory of this process, for [`HeldSlots`].
 static SHARED: Mutex<Vec<Weak<SharedMemory>>> = Mutex::new(Vec::new());
 
-/// Makes shared result slots the own memory of a forked process: from then on, what it writes to batches of its parent
-/// no longer reaches the parent's. Call this in the forked process before anything writes to a batch.
-pub fn own_slots_after_fork() {
-    // A thread that does not exist here may hold the lock: it was about to add memory that no batch lies in yet.
-    let Ok(shared) = SHARED.try_lock() else { return };
-    for memory in shared.iter().filter_map(Weak::upgrade) {
-        if memory.is_own.swap(true, Ordering::Relaxed) {
-            continue;
-        }
-        let (flags, access) = (libc::MAP_PRIVATE | libc::MAP_FIXED, libc::PROT_READ | libc::PROT_WRITE);
-        let (start, bytes, file) = (memory.map.as_mut_ptr().cast(), memory.map.len(), memory.file.as_raw_fd());
-        // SAFETY: the new mapping takes the place of the whole old one, with the same bytes of the same file. Only this
-        // thread exists in the forked process.
-        let mapped = unsafe { libc::mmap(start, bytes, access, flags, file, 0) };
-        if mapped == libc::MAP_FAILED {
-            tracing::warn!("a forked process shares result slots: {}", std::io::Error::last_os_error());
+/// All shared result memory of this process, to which no thread can add meanwhile.
+#[derive(Debug)]
+pub(crate) struct HeldSlots(MutexGuard<'static, Vec<Weak<SharedMemory>>>);
+
+/// Holds all shared result memory, so that the process can fork.
+pub(crate) fn hold_slots() -> HeldSlots {
+    HeldSlots(SHARED.lock().expect("no panic while the list is locked"))
+}
+
+impl HeldSlots {
+    /// Makes shared result slots the own memory of a forked process: from then on, what it writes to batches of its
+    /// parent no longer reaches the parent's.
+    pub fn make_own(self) {
+        for memory in self.0.iter().filter_map(Weak::upgrade) {
+            if memory.is_own.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            let (flags, access) = (libc::MAP_PRIVATE | libc::MAP_FIXED, libc::PROT_READ | libc::PROT_WRITE);
+            let (start, bytes, file) = (memory.map.as_mut_ptr().cast(), memory.map.len(), memory.file.as_raw_fd());
+            // SAFETY: the new mapping takes the place of the whole old one, with the same bytes of the same file. Only
+            // this thread exists in the forked process.
+            let mapped = unsafe { libc::mmap(start, bytes, access, flags, file, 0) };
+            if mapped == libc::MAP_FAILED {
+                tracing::warn!("a forked process shares result slots: {}", std::io::Error::last_os_error());
+            }
         }
     }
 }
@@ -80,7 +91,7 @@ impl SlotTable {
     /// Creates a table of slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
-        Self { free: Mutex::new(Free::all(slots)), slot_bytes, memory: None }
+        Self { free: Mutex::new(Free::all(slots)), home: Home::here(), slot_bytes, memory: None }
     }
 
     /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
@@ -91,7 +102,7 @@ impl SlotTable {
         let map = MmapOptions::new().len(bytes).map_raw(memory);
         let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
         let memory = Arc::new(SharedMemory { map, file: memory.try_clone()?, is_own: AtomicBool::new(false) });
-        let mut shared = SHARED.lock().expect("no panic while the list is locked");
+        let HeldSlots(mut shared) = hold_slots();
         shared.retain(|memory| memory.strong_count() > 0);
         shared.push(Arc::downgrade(&memory));
         Ok(Self { memory: Some(memory), ..Self::remote(slots, slot_bytes) })
@@ -179,12 +190,13 @@ impl SlotTable {
         NonNull::new(unsafe { map.as_mut_ptr().add(start) })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
+    fn lock(&self) -> MutexGuard<'_, Free> {
         self.free.lock().expect("no panic while the slots are locked")
     }
 }
 
-/// A slot whose payload the consumer reads in place. Dropping it frees the slot.
+/// A slot whose payload the consumer reads in place. Dropping it frees the slot, except in a forked process: the slot is
+/// its parent's.
 #[derive(Debug)]
 pub(crate) struct SlotRows {
     table: Arc<SlotTable>,
@@ -219,13 +231,31 @@ unsafe impl BatchMemory for SlotRows {
 
 impl Drop for SlotRows {
     fn drop(&mut self) {
-        self.table.put(self.slot);
+        if self.table.home.is_here() {
+            self.table.put(self.slot);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forking::tests::in_fork;
+
+    #[test]
+    fn a_fork_drops_a_slot_whatever_its_parent_is_doing() {
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(4096).unwrap();
+        let table = Arc::new(SlotTable::shared(1, 4096, &memory).unwrap());
+        let slot = table.take().unwrap();
+        let mut rows = Some(SlotRows::new(table.clone(), slot, 0..4096));
+        let locked = table.lock();
+        in_fork(|| drop(rows.take()));
+        drop(locked);
+        assert_eq!(table.free(), 0);
+        drop(rows);
+        assert_eq!(table.free(), 1);
+    }
 
     #[test]
     fn only_slots_in_use_at_the_same_time_count_as_memory() {

@@ -1,0 +1,25 @@
+//! Forks of the process: the locks that a thread holds at that moment stay locked in the child, where that thread does
+//! not exist. So the thread that forks holds the locks of the whole process meanwhile.
+
+use crate::logging::{self, HeldLog};
+use ddlp_host::Forking;
+use std::cell::RefCell;
+
+thread_local! {
+    /// What this thread holds while it forks.
+    static HELD: RefCell<Option<(HeldLog, Forking)>> = const { RefCell::new(None) };
+}
+
+/// Waits for the locks.
+pub fn begin() {
+    HELD.set(Some((logging::hold(), Forking::begin())));
+}
+
+/// Gives the locks back. In the child, also does away with what belongs to its parent.
+pub fn end(is_child: bool) {
+    let Some((log, forking)) = HELD.take() else { return };
+    if is_child {
+        log.clear();
+        forking.in_child();
+    }
+}
