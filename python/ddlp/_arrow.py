@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ._errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -12,13 +15,15 @@ class ArrowTable:
     """A table with a column of image files and one of labels.
 
     No byte of an image is copied before it is decoded. A table that another library has mapped from a file is read from
-    that file, which must not change meanwhile.
+    that file, which must not change meanwhile. An image may also be the path of its file, which is read when the image
+    is prepared; a state of a loader knows such an image by its path.
     """
 
     table: Any
     """Any object with `__arrow_c_stream__`, such as a table of polars, or one of `pyarrow.parquet.read_table`."""
     image: str | None = None
-    """Column of the images: binary, or structs with a field `bytes`. Default: the only such column, or "image"."""
+    """Column of the images: binary, or structs with a field `bytes` and, for rows without bytes, a field `path`.
+    Default: the only such column, or "image". A column of text with paths can be named too."""
     label: str | None = None
     """Column of the labels: whole numbers from 0. Default: the only such column, or "label"."""
     classes: Sequence[str] = ()
@@ -35,15 +40,39 @@ def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
 
 def _arrow_table(dataset: Any) -> ArrowTable | None:
     if isinstance(dataset, ArrowTable):
+        of_library = _of_hugging_face(dataset.table)
+        if of_library is not None:
+            image, label = dataset.image or of_library.image, dataset.label or of_library.label
+            return ArrowTable(of_library.table, image, label, dataset.classes or of_library.classes)
+        if not hasattr(dataset.table, "__arrow_c_stream__"):
+            raise ConfigurationError(
+                f"ddlp.ArrowTable needs a table in Arrow memory, and {_kind(dataset.table)} is none: give one of "
+                "pyarrow, polars or Hugging Face"
+            )
         return dataset
-    if type(dataset).__module__.split(".")[0] == "datasets" and hasattr(dataset, "features"):
-        return _of_hugging_face(dataset)
-    if hasattr(dataset, "__arrow_c_stream__"):
+    of_library = _of_hugging_face(dataset)
+    if of_library is None and hasattr(dataset, "__arrow_c_stream__"):
         return ArrowTable(dataset)
-    return None
+    return of_library
 
 
-def _of_hugging_face(dataset: Any) -> ArrowTable:
+def _of_hugging_face(dataset: Any) -> ArrowTable | None:
+    """Returns the table of a dataset of Hugging Face; None if it is something else."""
+    library = sys.modules.get("datasets")
+
+    def is_a(*names: str) -> bool:
+        return any(isinstance(dataset, getattr(library, name, ())) for name in names)
+
+    if is_a("IterableDataset", "IterableDatasetDict"):
+        raise ConfigurationError(
+            f"{_kind(dataset)} streams its samples one after the other, and the loader needs any of them at any time: "
+            "load the dataset without streaming=True"
+        )
+    if is_a("DatasetDict"):
+        splits = ", ".join(repr(name) for name in dataset)
+        raise ConfigurationError(f"{_kind(dataset)} has several datasets: give one of them, by its name ({splits})")
+    if not is_a("Dataset"):
+        return None
     # A dataset that was shuffled or filtered is a list of rows of its table: only then are rows copied.
     table = dataset.data.table if dataset._indices is None else dataset.with_format("arrow")[:]
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
@@ -56,3 +85,7 @@ def _of_hugging_face(dataset: Any) -> ArrowTable:
         label=label,
         classes=dataset.features[label].names if label is not None else (),
     )
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,4 +1,5 @@
-//! Samples in Arrow memory, which another library has read or mapped: no byte is copied before an image is decoded.
+//! Samples in Arrow memory, which another library has read or mapped: no byte is copied before an image is decoded. A
+//! row may also name the file of its image, which is read when the sample is prepared.
 
 #![allow(unsafe_code)]
 
@@ -7,14 +8,20 @@ use crate::labels;
 use crate::opening;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, ByteArrayType, Int8Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, GenericBinaryArray, OffsetSizeTrait, RecordBatch, RecordBatchReader};
+use arrow_array::{Array, ArrayRef, GenericByteArray, OffsetSizeTrait, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema};
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use ddlp_host::pixels::Source;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{self, PathBuf};
 
 /// Samples whose bytes are part of the identity; of all others, only lengths and labels are.
 const DIGESTED: u64 = 64;
@@ -24,6 +31,8 @@ pub struct Table {
     parts: Vec<Part>,
     labels: Vec<u32>,
     classes: Vec<String>,
+    /// Whether some rows have no bytes, but the path of a file.
+    has_paths: bool,
     identity: Identity,
 }
 
@@ -31,7 +40,17 @@ pub struct Table {
 struct Part {
     /// Index of the sample after the last one.
     end: u64,
-    images: ArrayRef,
+    /// Bytes of image files.
+    files: Option<ArrayRef>,
+    /// Paths of image files, for rows without bytes.
+    paths: Option<ArrayRef>,
+}
+
+/// The image of a row.
+enum Image<'a> {
+    Bytes(&'a [u8]),
+    /// Path of its file.
+    Path(&'a [u8]),
 }
 
 /// Names of columns; those that are not given are found.
@@ -65,6 +84,7 @@ impl Table {
             parts: Vec::new(),
             labels: Vec::new(),
             classes: columns.classes,
+            has_paths: false,
             identity: Identity::from_bytes([0; 32]),
         };
         for batch in reader {
@@ -79,20 +99,33 @@ impl Table {
 
     fn add(&mut self, batch: &RecordBatch, image_at: usize, label_at: usize) -> PyResult<()> {
         let start = self.labels.len();
-        let images = match batch.column(image_at) {
+        let (files, paths) = match batch.column(image_at) {
             column if column.data_type().is_nested() => {
-                column.as_struct().column_by_name("bytes").expect("checked by `holds_files`").clone()
+                let fields = column.as_struct();
+                (fields.column_by_name("bytes").cloned(), fields.column_by_name("path").filter(is_text).cloned())
             }
-            column => column.clone(),
+            column if is_text(&column) => (None, Some(column.clone())),
+            column => (Some(column.clone()), None),
         };
-        images.to_data().validate_full().map_err(|error| {
-            let rows = images.len();
-            errors::configuration(format!("the table is damaged in the {rows} rows from row {start} on: {error}"))
-        })?;
+        for part in files.iter().chain(&paths) {
+            part.to_data().validate_full().map_err(|error| {
+                let rows = part.len();
+                errors::configuration(format!("the table is damaged in the {rows} rows from row {start} on: {error}"))
+            })?;
+        }
         let named =
             |row: usize, what: &str| errors::configuration(format!("row {} of the table has {what}", start + row));
-        if let Some(row) = (0..images.len()).find(|&row| images.is_null(row)) {
-            return Err(named(row, "no bytes of an image: the table must contain the files, not their names"));
+        let part = Part { end: (start + batch.num_rows()) as u64, files, paths };
+        for row in 0..batch.num_rows() {
+            match part.image(row) {
+                Some(Image::Bytes(_)) => {}
+                Some(Image::Path(path)) if path.windows(3).any(|part| part == b"://") => {
+                    let path = String::from_utf8_lossy(path);
+                    return Err(named(row, &format!("the address {path}: download the files, or give their bytes")));
+                }
+                Some(Image::Path(_)) => self.has_paths = true,
+                None => return Err(named(row, "neither bytes of an image nor the path of its file")),
+            }
         }
         let integers = batch.column(label_at);
         if let Some(row) = (0..integers.len()).find(|&row| integers.is_null(row)) {
@@ -103,47 +136,93 @@ impl Table {
             let label = labels::checked(label, self.classes.len());
             self.labels.push(label.map_err(|wrong| named(row, &format!("the label {wrong}")))?);
         }
-        self.parts.push(Part { end: self.labels.len() as u64, images });
+        self.parts.push(part);
         Ok(())
     }
 
-    fn bytes(&self, index: u64) -> &[u8] {
+    fn image(&self, index: u64) -> Image<'_> {
         let at = self.parts.partition_point(|part| part.end <= index);
         let start = if at == 0 { 0 } else { self.parts[at - 1].end };
-        let (images, row) = (&self.parts[at].images, (index - start) as usize);
-        match images.data_type() {
-            DataType::LargeBinary => value(images.as_binary::<i64>(), row),
-            DataType::BinaryView => images.as_binary_view().value(row),
-            _ => value(images.as_binary::<i32>(), row),
+        self.parts[at].image((index - start) as usize).unwrap_or(Image::Bytes(&[]))
+    }
+
+    /// Returns the error for a file that the system refuses to read.
+    fn unread(&self, index: u64, error: io::Error) -> ReadError {
+        let location = self.location(index);
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let change = "has become shorter".to_owned();
+            return Unavailable::Changed { kind: "image", file: location.file, change }.into();
         }
+        ReadError::of_sample(self.name(index), location, error)
     }
 
     fn digest(&self) -> Identity {
         let mut hasher = blake3::Hasher::new();
         hasher.update(b"ddlp arrow 1").update(&self.len().to_le_bytes());
         for (index, label) in (0..).zip(&self.labels) {
-            hasher.update(&(self.bytes(index).len() as u64).to_le_bytes()).update(&label.to_le_bytes());
+            match self.image(index) {
+                Image::Bytes(bytes) => hasher.update(&(bytes.len() as u64).to_le_bytes()),
+                // No file is this large.
+                Image::Path(path) => {
+                    hasher.update(&u64::MAX.to_le_bytes()).update(&(path.len() as u64).to_le_bytes()).update(path)
+                }
+            };
+            hasher.update(&label.to_le_bytes());
         }
         for index in (0..self.len()).step_by(self.len().div_ceil(DIGESTED) as usize) {
-            hasher.update(self.bytes(index));
+            if let Image::Bytes(bytes) = self.image(index) {
+                hasher.update(bytes);
+            }
         }
         Identity::from_bytes(*hasher.finalize().as_bytes())
     }
 }
 
-/// Returns the bytes in a row; none if the offsets have changed since they were checked, in a file that is mapped.
-fn value<O: OffsetSizeTrait>(images: &GenericBinaryArray<O>, row: usize) -> &[u8] {
-    let offsets = images.value_offsets();
-    images.value_data().get(offsets[row].as_usize()..offsets[row + 1].as_usize()).unwrap_or_default()
+impl Part {
+    /// Returns the image of a row, if it has one.
+    fn image(&self, row: usize) -> Option<Image<'_>> {
+        let in_row = |column: &&ArrayRef| column.is_valid(row);
+        let file = self.files.as_ref().filter(in_row).map(|files| Image::Bytes(value(files, row)));
+        file.or_else(|| self.paths.as_ref().filter(in_row).map(|paths| Image::Path(value(paths, row))))
+    }
 }
 
-/// Finds a column: the one of the given name, of the usual one, or the only one of its kind.
+/// Returns the bytes in a row of a column of bytes or text.
+fn value(column: &ArrayRef, row: usize) -> &[u8] {
+    match column.data_type() {
+        DataType::Binary => at(column.as_binary::<i32>(), row),
+        DataType::LargeBinary => at(column.as_binary::<i64>(), row),
+        DataType::BinaryView => column.as_binary_view().value(row),
+        DataType::LargeUtf8 => at(column.as_string::<i64>(), row),
+        DataType::Utf8View => column.as_string_view().value(row).as_bytes(),
+        _ => at(column.as_string::<i32>(), row),
+    }
+}
+
+/// Returns the bytes in a row; none if the offsets have changed since they were checked, in a file that is mapped.
+fn at<T: ByteArrayType<Offset = O>, O: OffsetSizeTrait>(column: &GenericByteArray<T>, row: usize) -> &[u8] {
+    let offsets = column.value_offsets();
+    column.value_data().get(offsets[row].as_usize()..offsets[row + 1].as_usize()).unwrap_or_default()
+}
+
+/// Returns the size of a regular file.
+fn file_bytes(path: &[u8]) -> io::Result<u64> {
+    let found = fs::metadata(OsStr::from_bytes(path))?;
+    if found.is_file() {
+        Ok(found.len())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    }
+}
+
+/// Finds a column: the one of the given name, of the usual one, or the only one of its kind. A column of
+/// paths must be named.
 fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataType) -> bool) -> PyResult<usize> {
     let fits = |at: &usize| is_kind(schema.field(*at).data_type());
     let of_kind: Vec<usize> = (0..schema.fields().len()).filter(fits).collect();
     let named = |name: &str| of_kind.iter().copied().find(|&at| schema.field(at).name() == name);
     let found = match (given, &of_kind[..]) {
-        (Some(name), _) => named(name),
+        (Some(name), _) => named(name).or_else(|| paths_of(schema, name).filter(|_| usual == "image")),
         (None, [only]) => Some(*only),
         (None, _) => named(usual),
     };
@@ -152,7 +231,7 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
             |all: &mut dyn Iterator<Item = usize>| all.map(|at| schema.field(at).name().clone()).collect::<Vec<_>>();
         let fitting = names(&mut of_kind.iter().copied()).join(", ");
         let all = names(&mut (0..schema.fields().len())).join(", ");
-        let what = if usual == "image" { "bytes of image files" } else { "whole numbers" };
+        let what = if usual == "image" { "image files" } else { "whole numbers" };
         errors::configuration(match given {
             Some(name) => format!("the table has no column {name} of {what}; its columns are {all}"),
             None => format!(
@@ -161,6 +240,11 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
             ),
         })
     })
+}
+
+/// Returns the column of this name, if it holds text.
+fn paths_of(schema: &Schema, name: &str) -> Option<usize> {
+    schema.index_of(name).ok().filter(|&at| is_text_kind(schema.field(at).data_type()))
 }
 
 /// Returns whether a column holds files: binary data, or structs with a field `bytes` of them.
@@ -172,6 +256,14 @@ fn holds_files(kind: &DataType) -> bool {
             .any(|field| field.name() == "bytes" && !field.data_type().is_nested() && holds_files(field.data_type())),
         _ => false,
     }
+}
+
+fn is_text(column: &&ArrayRef) -> bool {
+    is_text_kind(column.data_type())
+}
+
+fn is_text_kind(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// Returns the integer in a row; `None` if the column has no integers.
@@ -213,7 +305,14 @@ impl Dataset for Table {
     }
 
     fn location(&self, index: u64) -> Location {
-        Location { file: "the table".into(), offset: 0, length: self.bytes(index).len() as u64 }
+        match self.image(index) {
+            Image::Bytes(bytes) => Location { file: "the table".into(), offset: 0, length: bytes.len() as u64 },
+            Image::Path(path) => {
+                let file = PathBuf::from(OsStr::from_bytes(path));
+                let length = file_bytes(path).unwrap_or(0);
+                Location { file: path::absolute(&file).unwrap_or(file), offset: 0, length }
+            }
+        }
     }
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
@@ -221,21 +320,36 @@ impl Dataset for Table {
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        Ok(Header::file(0..self.bytes(index).len() as u64))
+        let length = match self.image(index) {
+            Image::Bytes(bytes) => bytes.len() as u64,
+            Image::Path(path) => file_bytes(path).map_err(|error| self.unread(index, error))?,
+        };
+        Ok(Header::file(0..length))
     }
 
     fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        let start = offset as usize;
-        out.copy_from_slice(&self.bytes(index)[start..start + out.len()]);
-        Ok(())
+        match self.image(index) {
+            Image::Bytes(bytes) => {
+                let start = offset as usize;
+                out.copy_from_slice(&bytes[start..start + out.len()]);
+                Ok(())
+            }
+            Image::Path(path) => {
+                let read = File::open(OsStr::from_bytes(path)).and_then(|file| file.read_exact_at(out, offset));
+                read.map_err(|error| self.unread(index, error))
+            }
+        }
     }
 
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
-        Some(Source::Encoded(self.bytes(index)))
+        match self.image(index) {
+            Image::Bytes(bytes) => Some(Source::Encoded(bytes)),
+            Image::Path(_) => None,
+        }
     }
 
     fn is_resident(&self) -> bool {
-        true
+        !self.has_paths
     }
 
     fn identity(&self) -> Identity {

@@ -91,8 +91,40 @@ def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
     ],
 )
 def test_items_that_are_no_samples_are_described(item, part):
-    with pytest.raises(TypeError, match=part):
+    with pytest.raises(ddlp.UnavailableError, match=part) as caught:
         loader([item])
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize("index", [0, 40])
+@pytest.mark.parametrize("kind", ["raises", "a path", "a label beyond the classes"])
+def test_the_first_item_fails_as_any_other(photos, kind, index):
+    class Wrong(Photos):
+        def __getitem__(self, at):
+            data, label = super().__getitem__(at)
+            if at != index:
+                return data, label
+            if kind == "raises":
+                raise KeyError("no such key")
+            return ("photo.jpg", label) if kind == "a path" else (data, 10)
+
+    cause = {"raises": KeyError, "a path": TypeError, "a label beyond the classes": ValueError}[kind]
+    with pytest.raises(ddlp.UnavailableError, match=f"item {index} of the dataset, a .*Wrong") as caught:
+        for _ in loader(Wrong(photos)):
+            pass
+    assert type(caught.value.__cause__) is cause
+    with pytest.raises(ddlp.UnavailableError, match=f"item {index} of ") as caught:
+        ddlp.pack(Wrong(photos), photos.parent / "wrong.ddlp", progress=False)
+    assert type(caught.value.__cause__) is cause
+
+
+def test_a_program_that_is_to_end_during_the_first_item_ends():
+    class Ending(list):
+        def __getitem__(self, index):
+            sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        loader(Ending([0]))
 
 
 def test_a_label_beyond_the_classes_is_named(photos):
@@ -270,6 +302,49 @@ def test_a_table_is_a_dataset(photos):
     assert batches.classes == classes
 
 
+def hub_column(rows):
+    """Returns a column of images as Hugging Face stores it, of pairs of bytes and path."""
+    import pyarrow
+
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    return pyarrow.array([{"bytes": data, "path": path} for data, path in rows], kind)
+
+
+def test_a_table_may_name_files(photos, tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    paths = [str(path) for path, _ in Photos(photos).files]
+    expected = digests(loader(photos)).ordered
+    files = Photos(photos).files
+    half = [(None, str(path)) if row % 2 else (path.read_bytes(), None) for row, (path, _) in enumerate(files)]
+    named = photos_table(photos, path=paths).drop_columns(["image"])
+    for same in [
+        photos_table(photos, image=hub_column(half)),
+        ddlp.ArrowTable(named, image="path"),
+        ddlp.ArrowTable(
+            photos_table(photos, path=pyarrow.array(paths, pyarrow.large_string())).drop_columns(["image"]),
+            image="path",
+        ),
+    ]:
+        assert digests(loader(same)).ordered == expected
+    ddlp.pack(ddlp.ArrowTable(named, image="path", classes=Photos(photos).classes), tmp_path / "named.ddlp")
+    assert digests(loader(tmp_path / "named.ddlp")).ordered == expected
+    with pytest.raises(ddlp.ConfigurationError, match="name the column of the table that has the images"):
+        loader(named)
+    monkeypatch.chdir(photos)
+    below = [str(path.relative_to(photos)) for path, _ in Photos(photos).files]
+    assert digests(loader(photos_table(photos, image=hub_column([(None, path) for path in below])))).ordered == expected
+
+
+def test_a_file_that_a_table_names_and_that_is_missing_ends_the_run(photos, tmp_path):
+    files = [(None, str(path)) for path, _ in Photos(photos).files]
+    (tmp_path / "folder").mkdir()
+    for missing in [tmp_path / "missing.jpg", tmp_path / "folder"]:
+        files[40] = (None, str(missing))
+        with pytest.raises(ddlp.UnavailableError, match=f"row 40 .*{missing}"):
+            for _ in loader(photos_table(photos, image=hub_column(files)), policy="skip"):
+                pass
+
+
 def test_a_table_stays_where_it_is(photos, tmp_path):
     import pyarrow
 
@@ -302,9 +377,12 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
         (pyarrow.table({"a": files, "b": labels, "c": labels}), "that has the labels.*b, c"),
         (
             ddlp.ArrowTable(table, image="photo"),
-            "no column photo of bytes of image files; its columns are image, label",
+            "no column photo of image files; its columns are image, label",
         ),
-        (photos_table(photos, image=pyarrow.array([None] * 60, pyarrow.binary())), "row 0 .* no bytes"),
+        (photos_table(photos, image=pyarrow.array([None] * 60, pyarrow.binary())), "row 0 .* neither bytes"),
+        (photos_table(photos, image=hub_column([(None, None)] * 60)), "row 0 .* neither bytes"),
+        (photos_table(photos, image=hub_column([(None, "hf://a/b.jpg")] * 60)), "row 0 .* address hf://a/b.jpg"),
+        (ddlp.ArrowTable([1, 2]), "builtins.list is none"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59 .* label -1, but labels lie between"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [2**32 - 1])), "row 59 .* label 4294967295, but labels"),
         (ddlp.ArrowTable(table, classes=["one"]), "but its classes are numbered 0 to 0"),
@@ -367,3 +445,29 @@ def test_a_dataset_of_hugging_face_is_a_dataset(photos):
     assert digests(batches).ordered == digests(loader(photos)).ordered
     backwards = loader(dataset.select(range(59, -1, -1)), shuffle=False)
     assert [label for batch in backwards for label in batch.labels] == [label for _, label in reversed(rows)]
+
+
+def test_a_dataset_of_hugging_face_may_name_files(photos):
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("PIL")
+    samples = Photos(photos)
+    names = datasets.ClassLabel(names=samples.classes)
+    features = datasets.Features({"image": datasets.Image(), "label": names})
+    columns = {"image": [str(path) for path, _ in samples.files], "label": [label for _, label in samples.files]}
+    dataset, unnamed = datasets.Dataset.from_dict(columns, features=features), datasets.Dataset.from_dict(columns)
+    expected = digests(loader(photos)).ordered
+    assert digests(loader(dataset)).ordered == expected
+    assert digests(loader(ddlp.ArrowTable(unnamed, image="image"))).ordered == expected
+
+
+def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset.from_dict({"image": [b"x"], "label": [0]})
+    for wrong, part in [
+        (dataset.to_iterable_dataset(), "streams its samples .*without streaming=True"),
+        (datasets.DatasetDict({"train": dataset, "test": dataset}), "give one of them, by its name .'train', 'test'."),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match=part):
+            loader(wrong)
+        with pytest.raises(ddlp.ConfigurationError, match=part):
+            ddlp.pack(wrong, photos.parent / "wrong.ddlp")
