@@ -1,5 +1,6 @@
 """Runs the code of the documents: the blocks of one document one after the other, beside `train.ddlp`, `photos` and
-`shards`. A block that needs a library which is not installed is only compiled."""
+`shards`. A block that needs a library which is not installed is only compiled: its libraries are a test that is
+skipped."""
 
 import ast
 import importlib.util
@@ -14,11 +15,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-DOCUMENTS = sorted(
-    str(path.relative_to(ROOT))
-    for path in [ROOT / "README.md", ROOT / "python/README.md", *ROOT.glob("docs/**/*.md")]
-    if BLOCK.search(path.read_text())
-)
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", ROOT / "python/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+}
+DOCUMENTS = [document for document, text in TEXTS.items() if BLOCK.search(text)]
 
 
 def is_installed(name):
@@ -35,6 +36,18 @@ def missing(code):
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     return {name for name in names if not is_installed(name)}
+
+
+def line_of(text, block):
+    return text[: block.start()].count("\n") + 1
+
+
+LACKING = [
+    pytest.param(sorted(missing(block[1])), id=f"{document}:{line_of(TEXTS[document], block)}")
+    for document in DOCUMENTS
+    for block in BLOCK.finditer(TEXTS[document])
+    if missing(block[1])
+]
 
 
 @pytest.fixture(scope="session")
@@ -61,14 +74,20 @@ def test_the_code_of_a_document_runs(photos, pack, shards, tmp_path, monkeypatch
     (tmp_path / "photos").symlink_to(photos)
     (tmp_path / "shards").symlink_to(shards)
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / document).read_text()
+    text = TEXTS[document]
     names = {"__name__": "document"}
     for block in BLOCK.finditer(text):
         # Lines in tracebacks are those of the document.
-        code = "\n" * text[: block.start(1)].count("\n") + block[1]
+        code = "\n" * line_of(text, block) + block[1]
         compiled = compile(code, str(ROOT / document), "exec")
         if not missing(block[1]):
             exec(compiled, names)
+
+
+@pytest.mark.parametrize("libraries", LACKING)
+def test_the_code_of_a_document_that_is_only_compiled(request, libraries):
+    block = request.node.callspec.id
+    pytest.skip(f"{block} is only compiled: it needs {', '.join(libraries)}")
 
 
 def test_the_api_reference_is_what_the_docstrings_say():
