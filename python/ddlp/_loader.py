@@ -15,18 +15,16 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
-from ._compose import Compose
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import fields_of
 from ._output import OUTPUTS, Output, missing_library
-from ._pipeline import Pipeline, imagenet_train, pipeline_of
+from ._phases import Phase, moved, phase_at, phases_of
+from ._pipeline import Pipeline, imagenet_train
 from ._report import Report
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
-
-_EPOCHS_MAX = 2**32 - 1
 
 _LOG = logging.getLogger("ddlp")
 
@@ -98,7 +96,8 @@ class Loader:
             Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face), which the CPU alone
             prepares.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
-            built-in pipeline, or a TOML file.
+            built-in pipeline, or a TOML file. A dict has the pipelines from some epochs on, such as
+            ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
         batch_size: Samples of a global batch, of all ranks together.
         strategy: Order of delivery: "ordered", "mte", "wrr"; or one side alone: "cpu", "csd".
         drives: None, "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is
@@ -150,7 +149,9 @@ class Loader:
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable,
         *,
-        pipeline: Pipeline | str | os.PathLike[str] = imagenet_train(224),
+        pipeline: Pipeline | str | os.PathLike[str] | Mapping[int, Pipeline | str | os.PathLike[str]] = imagenet_train(
+            224
+        ),
         batch_size: int = 256,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
         drives: None | Drive | Sequence[Drive] = None,
@@ -197,14 +198,8 @@ class Loader:
         if output == "numpy" and dtype == "bfloat16":
             raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
         self._output: Output = OUTPUTS[output]
-        pipeline = pipeline_of(pipeline)
-        if isinstance(pipeline, Compose) and pipeline.normalize is not None:
-            if normalize is not None:
-                raise ConfigurationError(
-                    "both the option normalize and the pipeline (ddlp.Compose) normalise: give one"
-                )
-            normalize = pipeline.normalize
         self._epochs = epochs
+        self._phases = phases_of(pipeline, normalize, epochs)
         rank, world_size = _ranks(rank, world_size)
         self._samples: Any = None
         self._columns: dict[str, Any] | None = None
@@ -221,21 +216,18 @@ class Loader:
         options = {
             "dataset": None if self._samples is not None else self._arguments["dataset"],
             "fields": os.path.abspath(fields) if isinstance(fields, (str, os.PathLike)) else None,
-            "pipeline": pipeline.to_dict(),
             "batch_size": batch_size,
             "strategy": strategy,
             "drives": described(drives),
             "threads": threads,
             "seed": seed,
             "shuffle": shuffle,
-            "epochs": _EPOCHS_MAX if epochs is None else epochs,
             "rank": rank,
             "world_size": world_size,
             "last": last,
             "policy": policy,
             "dtype": dtype,
             "layout": layout,
-            "normalize": _normalize(normalize),
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,
@@ -259,6 +251,8 @@ class Loader:
         self._iterated_from: dict[str, Any] = {}
         self._is_closed = False
         self._run: _ddlp.Run | None = None
+        # The phase of the run.
+        self._phase: Phase = self._phases[0]
         self._open()
 
     # -- iteration ----------------------------------------------------------------------------------------------------
@@ -271,8 +265,10 @@ class Loader:
         self._running()
         if self._is_within():
             self._go_to({**self.state_dict(), "epoch": self.epoch + 1, "delivered": []})
-        run = self._running()
         state = self.state_dict()
+        if phase_at(self._phases, state["epoch"]) is not self._phase:
+            self._go_to(state)
+        run = self._running()
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
                 f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
@@ -337,7 +333,10 @@ class Loader:
     def _go_to(self, state: dict[str, Any]) -> None:
         """Moves the run, or opens another one if it has ended. An error changes nothing."""
         run = self._run
-        if run is None or run.is_forked or not run.go_to(json.dumps(state, default=_plain)):
+        if run is not None and not run.is_forked and phase_at(self._phases, state.get("epoch", 0)) is not self._phase:
+            # The next run may need the memory, the drives and the address of this one.
+            run.close()
+        if run is None or run.is_forked or not self._has_moved(run, state):
             before, self._resume = self._resume, state
             try:
                 self._open()
@@ -347,6 +346,12 @@ class Loader:
             if run is not None:
                 run.close()
         self._resume, self._iterated_from = state, {}
+
+    def _has_moved(self, run: _ddlp.Run, state: dict[str, Any]) -> bool:
+        """Moves a run to a state of its phase; returns False if the run has ended."""
+        if len(self._phases) > 1:
+            state = moved(state, json.loads(run.state()), self._phases)
+        return run.go_to(json.dumps(state, default=_plain))
 
     def _is_within(self) -> bool:
         """Returns whether an iteration has got a batch of the epoch that is being delivered, but not the last one."""
@@ -360,7 +365,8 @@ class Loader:
         return self._latest().progress()
 
     def report(self) -> Report:
-        """Returns all figures since this loader began, as `ddlp run --json` writes them."""
+        """Returns all figures since this loader began, or since its latest pipeline began if it has several, as
+        `ddlp run --json` writes them."""
         return Report(json.loads(self._latest().report()))
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -396,8 +402,19 @@ class Loader:
 
     def _open(self) -> None:
         _ddlp.set_log_level(min(_LOG.getEffectiveLevel(), 255))
-        options = json.dumps({**self._options, "resume": self._resume}, default=_plain)
-        self._run = _ddlp.Run(options, self._samples, self._columns, self._fields)
+        resume = self._resume
+        phase = phase_at(self._phases, 0 if resume is None else resume.get("epoch", 0))
+        # With several pipelines, a state is made to fit the run first.
+        is_fit = len(self._phases) == 1
+        options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
+        run = _ddlp.Run(json.dumps(options, default=_plain), self._samples, self._columns, self._fields)
+        if resume is not None and not is_fit:
+            try:
+                self._has_moved(run, resume)
+            except BaseException:
+                run.close()
+                raise
+        self._run, self._phase = run, phase
         _LOADERS.add(self)
         if self._is_closed:
             # Another thread has closed the loader meanwhile, and not this run.
@@ -464,13 +481,6 @@ def _plain(value: Any) -> int | float:
         return operator.index(value)
     except TypeError:
         return float(value)
-
-
-def _normalize(normalize: tuple[Sequence[float], Sequence[float]] | None) -> dict[str, list[float]] | None:
-    if normalize is None:
-        return None
-    mean, std = normalize
-    return {"mean": [float(value) for value in mean], "std": [float(value) for value in std]}
 
 
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()

@@ -208,3 +208,67 @@ def test_an_epoch_that_failed_does_not_look_finished(photos, tmp_path):
         list(batches)
     with pytest.raises(ddlp.UsageError, match="ended with an error"):
         list(batches)
+
+
+def growing(pack, **options):
+    pipelines = {0: ddlp.imagenet_train(32), 2: ddlp.imagenet_train(64), 3: "imagenet-val"}
+    return loader(pack, pipeline=pipelines, **options)
+
+
+def digest_of_epoch(pack, pipeline, epoch):
+    batches = loader(pack, pipeline=pipeline)
+    batches.set_epoch(epoch)
+    return digests(batches).ordered
+
+
+@pytest.mark.parametrize("drives", [None, "local"])
+def test_a_pipeline_may_change_from_epoch_to_epoch(pack, drives):
+    expected = [
+        digest_of_epoch(pack, pipeline, epoch)
+        for epoch, pipeline in enumerate(
+            [ddlp.imagenet_train(32), ddlp.imagenet_train(32), ddlp.imagenet_train(64), ddlp.imagenet_val()]
+        )
+    ]
+    with growing(pack, epochs=4, drives=drives) as batches:
+        assert [digests(batches).ordered for _ in range(4)] == expected
+        with pytest.raises(ddlp.ConfigurationError, match="all 4 epochs"):
+            iter(batches)
+        for epoch in [2, 0, 3, 1]:
+            batches.set_epoch(epoch)
+            assert batches.epoch == epoch and digests(batches).ordered == expected[epoch]
+
+
+def test_a_state_resumes_with_the_pipeline_of_its_epoch(pack):
+    whole = [digests(epoch).samples for epoch in [growing(pack, epochs=4)] for _ in range(4)]
+    for epoch in range(4):
+        for taken in [0, 3]:
+            begun = growing(pack, epochs=4)
+            begun.set_epoch(epoch)
+            iteration = iter(begun)
+            for _ in range(taken):
+                next(iteration)
+            resumed = growing(pack, epochs=4)
+            resumed.load_state_dict(begun.state_dict())
+            assert resumed.epoch == epoch
+            assert digests(resumed).samples == whole[epoch][8 * taken :]
+    at_the_end = growing(pack)
+    for _ in range(2):
+        digests(at_the_end)
+    resumed = growing(pack)
+    resumed.load_state_dict(at_the_end.state_dict())
+    assert next(iter(resumed)).images.shape[1] == 64
+
+
+def test_a_state_of_another_pipeline_is_refused(pack):
+    other = loader(pack, pipeline=ddlp.imagenet_train(48))
+    for begins in [False, True]:
+        if begins:
+            next(iter(other))
+        with growing(pack) as batches, pytest.raises(ddlp.ConfigurationError, match="pipeline"):
+            batches.load_state_dict(other.state_dict())
+
+
+def test_pipelines_begin_with_epoch_0(pack):
+    for wrong in [{}, {1: ddlp.imagenet_train(32)}]:
+        with pytest.raises(ddlp.ConfigurationError, match="epoch 0"):
+            loader(pack, pipeline=wrong)
