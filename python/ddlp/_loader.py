@@ -92,9 +92,9 @@ class Loader:
 
     Args:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
-            address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a label, or a table in
-            Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face), which the CPU alone
-            prepares.
+            address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
+            label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
+            which the CPU alone prepares.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
             built-in pipeline, or a TOML file. A dict has the pipelines from some epochs on, such as
             ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.

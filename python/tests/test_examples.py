@@ -22,11 +22,19 @@ def cifar(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("library", ["jax", "lightning", "accelerate"])
-def test_the_example_learns(cifar, library):
+@pytest.mark.parametrize(
+    ("example", "library"),
+    [
+        ("jax", "jax"),
+        ("lightning", "lightning"),
+        ("accelerate", "accelerate"),
+        ("trainer", "transformers"),
+    ],
+)
+def test_the_example_learns(cifar, example, library):
     if importlib.util.find_spec(library) is None:
-        pytest.skip(f"needs {library}")
-    command = [sys.executable, EXAMPLES / f"cifar_{library}.py", cifar, "--epochs", "5"]
+        pytest.skip(f"cifar_{example}.py needs {library}")
+    command = [sys.executable, EXAMPLES / f"cifar_{example}.py", cifar, "--epochs", "5"]
     said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", said)]
     assert len(losses) == 5 and losses[-1] < losses[0] / 2, said
