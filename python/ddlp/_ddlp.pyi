@@ -62,6 +62,7 @@ class Run:
 
     batches_per_epoch: int
     classes: list[str]
+    samples: int
     is_forked: bool
     def __new__(
         cls,

@@ -282,6 +282,11 @@ class Loader:
         return self._running().batches_per_epoch
 
     @property
+    def samples(self) -> int:
+        """Number of samples of the dataset."""
+        return self._latest().samples
+
+    @property
     def classes(self) -> list[str]:
         """Names of the dataset's classes; a label is an index into them."""
         return self._latest().classes

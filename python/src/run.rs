@@ -55,6 +55,9 @@ pub struct Run {
     /// Names of the classes.
     #[pyo3(get)]
     classes: Vec<String>,
+    /// Samples of the dataset.
+    #[pyo3(get)]
+    samples: u64,
     /// The process that began the run. Its threads do not exist in a forked one.
     process: u32,
 }
@@ -123,6 +126,7 @@ impl Run {
             progress: loader.progress(),
             batches_per_epoch: loader.batches_per_epoch(),
             classes: loader.classes().to_vec(),
+            samples: loader.dataset().len(),
             state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
             waits: Mutex::default(),
             turn: Turn::default(),

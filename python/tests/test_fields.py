@@ -19,6 +19,7 @@ def test_each_batch_has_the_values_of_its_samples(pack, strategy, drives):
     fields = {"box": boxes, "number": numpy.arange(SAMPLES), "flags": numpy.arange(SAMPLES, dtype=numpy.uint8)}
     seen = []
     with loader(pack, fields=fields, strategy=strategy, drives=drives) as batches:
+        assert batches.samples == SAMPLES
         for batch in batches:
             assert list(batch) == ["image", "label", "box", "number", "flags"]
             ids = batch.sample_ids
