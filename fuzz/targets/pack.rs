@@ -31,7 +31,7 @@ fn check(bytes: &[u8]) {
     let Ok(pack) = Pack::from_file(file, Path::new("fuzzed.ddlp")) else { return };
     assert!(pack.len() <= bytes.len() as u64, "the pack claims more samples than the file has bytes");
     let _ = Survey::of(&pack);
-    let operations = vec![RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
+    let operations = vec![RandomResizedCrop::within(9, [0.08, 1.0], [0.75, 4.0 / 3.0]).into()];
     let pipeline = Pipeline { exif_orientation: true, operations };
     let pipeline = CompiledPipeline::of(&pipeline).expect("a valid pipeline");
     let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._operations import NAMES, Operation, RandomCrop, RandomErasing, RandomResizedCrop, Resize
+from ._operations import NAMES, Operation, RandomErasing, RandomResizedCrop, Resize
 from ._pipeline import Pipeline
 
 # What only changes the type of an image: the loader's options `dtype` and `layout` do.
@@ -109,26 +109,27 @@ def _must_be(transform: Any, **values: tuple[Any, ...]) -> None:
             raise ValueError(f"{name} is {value}, but only {' or '.join(map(str, possible))} is possible")
 
 
-def _resized(transform: Any) -> None:
-    _must_be(transform, interpolation=("bilinear",), antialias=(True, None, "warn"), max_size=(None,))
+def _size(size: Any) -> Any:
+    """Returns a size as one number, or as height and width."""
+    sides = (size,) if isinstance(size, int) else tuple(size)
+    return sides[0] if len(sides) == 1 else sides
+
+
+def _interpolation(transform: Any) -> str:
+    """Returns how a transform resizes."""
+    _must_be(transform, interpolation=("bilinear", "nearest", "nearest-exact"), antialias=(True, None, "warn"))
+    return "bilinear" if transform.interpolation.value == "bilinear" else "nearest"
 
 
 def _random_resized_crop(transform: Any) -> Operation:
-    _resized(transform)
-    scale, ratio = transform.scale, transform.ratio
-    return RandomResizedCrop(_square(transform.size), (scale[0], scale[1]), (ratio[0], ratio[1]))
+    scale, ratio, interpolation = transform.scale, transform.ratio, _interpolation(transform)
+    return RandomResizedCrop(_size(transform.size), (scale[0], scale[1]), (ratio[0], ratio[1]), interpolation)
 
 
 def _resize(transform: Any) -> Operation:
-    _resized(transform)
-    if not isinstance(transform.size, int) and len(transform.size) != 1:
-        raise ValueError(f"its size is {transform.size}, but only the length of the shorter side is possible")
-    return Resize(_square(transform.size))
-
-
-def _random_crop(transform: Any) -> Operation:
-    _must_be(transform, pad_if_needed=(False,), fill=(0,), padding_mode=("constant",))
-    return RandomCrop(_square(transform.size), padding=_square(transform.padding or 0))
+    if transform.size is None:
+        raise ValueError("its size is None, but a number is needed")
+    return Resize(_size(transform.size), _interpolation(transform), transform.max_size)
 
 
 def _random_erasing(transform: Any) -> Operation:
@@ -176,11 +177,15 @@ def _same(transform: Any) -> Operation:
     def value(name: str, kind: Any) -> Any:
         given = getattr(transform, name)
         if given is None:
-            # ColorJitter of torchvision has None for what it does not change.
+            # ColorJitter and RandomAffine of torchvision have None for what they do not change.
             return getattr(operation, name)
+        # An interpolation is an enumeration of torchvision.
+        given = getattr(given, "value", given)
         if kind is int:
             return _square(given)
-        return float(given) if kind is float else tuple(given)
+        if kind is float:
+            return float(given)
+        return tuple(given) if isinstance(given, list | tuple) else given
 
     translated: Operation = operation(**{name: value(name, kind) for name, kind in parameters.items()})
     return translated
@@ -192,7 +197,6 @@ _OPERATIONS = {operation.__name__: operation for operation in NAMES}
 _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
-    "RandomCrop": _random_crop,
     "RandomErasing": _random_erasing,
     "RandAugment": _augmentation,
     "TrivialAugmentWide": _augmentation,

@@ -8,33 +8,39 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to a square of `size` pixels."""
+    """Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to `size`."""
 
-    size: int
+    size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (0.75, 1.3333333333333333)
+    interpolation: str = "bilinear"
 
 
 @dataclass(frozen=True)
 class Resize:
-    """Resizes the image so that its shorter side has `size` pixels."""
+    """Resizes the image so that its shorter side has `size` pixels, or to a height and a width."""
 
-    size: int
+    size: int | tuple[int, int]
+    interpolation: str = "bilinear"
+    max_size: int | None = None
 
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """Cuts out the central square of `size` pixels."""
+    """Cuts out the central rectangle of `size`: a side, or height and width."""
 
-    size: int
+    size: int | tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side."""
+    """Cuts out a random rectangle of `size` (a side, or height and width), after `padding` pixels were added."""
 
-    size: int
-    padding: int = 0
+    size: int | tuple[int, int]
+    padding: int | tuple[int, int] | tuple[int, int, int, int] = 0
+    pad_if_needed: bool = False
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+    padding_mode: str = "constant"
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,15 @@ class AutoAugment:
     fill: int | tuple[int, int, int] = (0, 0, 0)
 
 
+@dataclass(frozen=True)
+class Pad:
+    """Surrounds the image with a border of `padding` pixels: left, top, right, bottom."""
+
+    padding: int | tuple[int, int] | tuple[int, int, int, int]
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+    padding_mode: str = "constant"
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -225,6 +240,7 @@ Operation = (
     | RandAugment
     | TrivialAugmentWide
     | AutoAugment
+    | Pad
 )
 
 # Names in TOML and JSON.
@@ -252,6 +268,7 @@ NAMES = {
     RandAugment: "rand_augment",
     TrivialAugmentWide: "trivial_augment_wide",
     AutoAugment: "auto_augment",
+    Pad: "pad",
 }
 
 __all__ = [
@@ -279,4 +296,5 @@ __all__ = [
     "RandAugment",
     "TrivialAugmentWide",
     "AutoAugment",
+    "Pad",
 ]

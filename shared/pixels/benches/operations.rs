@@ -51,7 +51,7 @@ fn each(criterion: &mut Criterion) {
     let image = synthetic::photo(SIDE, SIDE, 1);
     let (mut stages, mut out) = (Stages::default(), vec![0; image.len()]);
     for (name, mut operations) in operations() {
-        operations.push(RandomCrop { size: SIDE, padding: 0 }.into());
+        operations.push(RandomCrop::to(SIDE).into());
         let pipeline = CompiledPipeline::of(&Pipeline::of(operations)).expect("a valid pipeline");
         let mut sample_id = 0;
         group.bench_function(name, |bencher| {

@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn each_operation_draws_its_own_words_whatever_lies_before_it() {
         let draw = Draw { seed: 7, epoch: 1, sample_id: 5 };
-        let still = [Resize { size: 40 }.into(), CenterCrop { size: 38 }.into(), CenterCrop { size: 36 }.into()];
-        let random = [RandomCrop { size: 16, padding: 4 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
+        let still = [Resize::to(40).into(), CenterCrop::to(38).into(), CenterCrop::to(36).into()];
+        let random = [RandomCrop::padded(16, 4).into(), RandomHorizontalFlip { p: 0.5 }.into()];
         for before in 0..=still.len() {
             let pipeline = Pipeline::of([&still[..before], &random].concat());
             let mut expected = Listed::of((60, 50));

@@ -36,12 +36,12 @@ pub fn decode(bytes: &[u8]) {
     }
     let draw = Draw { seed: bytes.len() as u64, epoch: 0, sample_id: u64::from(bytes.last().copied().unwrap_or(0)) };
     let operations = match bytes.first().copied().unwrap_or(0) % 4 {
-        0 => vec![RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()],
-        1 => vec![Resize { size: 20 }.into(), CenterCrop { size: 32 }.into()],
-        2 => vec![RandomCrop { size: 16, padding: 8 }.into(), RandomHorizontalFlip { p: 1.0 }.into()],
+        0 => vec![RandomResizedCrop::within(24, [0.08, 1.0], [0.75, 4.0 / 3.0]).into()],
+        1 => vec![Resize::to(20).into(), CenterCrop::to(32).into()],
+        2 => vec![RandomCrop::padded(16, 8).into(), RandomHorizontalFlip { p: 1.0 }.into()],
         _ => {
             let blur = GaussianBlur { kernel_size: 5, sigma: [0.3, 2.0] };
-            vec![CenterCrop { size: 17 }.into(), blur.into(), RandomAutocontrast { p: 0.5 }.into()]
+            vec![CenterCrop::to(17).into(), blur.into(), RandomAutocontrast { p: 0.5 }.into()]
         }
     };
     let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), operations };
@@ -95,7 +95,7 @@ pub fn checkpoints(bytes: &[u8]) {
     if let Ok(checkpoints) = Checkpoints::from_bytes(bytes) {
         assert_eq!(Checkpoints::from_bytes(&checkpoints.to_bytes()).as_ref(), Ok(&checkpoints));
     }
-    let pipeline = Pipeline::of([CenterCrop { size: 17 }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(17).into()]);
     let mut out = vec![0; pipeline.output().bytes()];
     let source = Source::Indexed { file, checkpoints: bytes };
     let _ = Preparer::new(LIMITS).prepare(source, &pipeline, Draw::default(), &mut out);
@@ -143,7 +143,7 @@ pub fn row_index(bytes: &[u8]) {
     let Ok(mut index) = RowIndex::parse(&[&checksum[..], bytes].concat()) else { return };
     assert_eq!(RowIndex::parse(&index.to_bytes()).as_ref(), Ok(&index));
     let mut preparer = Preparer::new(LIMITS);
-    let crops = [CenterCrop { size: 17 }.into(), RandomCrop { size: 9, padding: 2 }.into()];
+    let crops = [CenterCrop::to(17).into(), RandomCrop::padded(9, 2).into()];
     for operation in crops {
         let pipeline = Pipeline { exif_orientation: true, operations: vec![operation] };
         let mut out = vec![0; pipeline.output().bytes()];

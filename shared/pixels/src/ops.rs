@@ -6,18 +6,20 @@
 
 use crate::draw::Words;
 use crate::error::PixelError;
-use crate::geometry::{Rect, Window};
+use crate::geometry::{Border, Rect, Window};
 use crate::limits::Scratch;
-use crate::warp::Warp;
+use crate::warp::{Interpolation, Warp};
 use serde::{Deserialize, Serialize};
 
 mod augmentations;
 mod auto_augment;
 mod center_crop;
 mod color_jitter;
+mod first_form;
 mod gaussian_blur;
 mod grayscale;
 mod numbers;
+mod pad;
 mod rand_augment;
 mod random_adjust_sharpness;
 mod random_affine;
@@ -42,7 +44,8 @@ pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};
 pub use grayscale::Grayscale;
-pub use numbers::{Degrees, Fill, Shear};
+pub use numbers::{Degrees, Fill, Padding, PaddingMode, Shear, Size};
+pub use pad::Pad;
 pub use rand_augment::RandAugment;
 pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
 pub use random_affine::RandomAffine;
@@ -59,7 +62,7 @@ pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_rotation::RandomRotation;
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
-pub use resize::Resize;
+pub use resize::{Resize, ResizeTo};
 pub use trivial_augment_wide::TrivialAugmentWide;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
@@ -159,8 +162,12 @@ impl Effect {
 pub struct Piece {
     /// Box that is cut out, or `None` for the whole image.
     pub window: Option<Window>,
+    /// What the box shows where it reaches out of the image.
+    pub border: Border,
     /// Width and height that the image is resized to, or `None` to keep its size.
     pub resize: Option<(u32, u32)>,
+    /// How the image is resized: by Pillow's antialiased filter, or by the nearest pixel.
+    pub interpolation: Interpolation,
     /// Whether the image is mirrored left to right.
     pub flip: bool,
 }
@@ -374,13 +381,13 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to a square of `size` pixels.
+    /// Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to `size`.
     RandomResizedCrop,
-    /// Resizes the image so that its shorter side has `size` pixels.
+    /// Resizes the image so that its shorter side has `size` pixels, or to a height and a width.
     Resize,
-    /// Cuts out the central square of `size` pixels.
+    /// Cuts out the central rectangle of `size`: a side, or height and width.
     CenterCrop,
-    /// Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side.
+    /// Cuts out a random rectangle of `size` (a side, or height and width), after `padding` pixels were added.
     RandomCrop,
     /// Mirrors the image left to right with probability `p`.
     RandomHorizontalFlip,
@@ -420,6 +427,8 @@ operations! {
     TrivialAugmentWide,
     /// Makes one of 25 pairs of changes that suit a dataset: `policy` is "imagenet", "cifar10" or "svhn".
     AutoAugment,
+    /// Surrounds the image with a border of `padding` pixels: left, top, right, bottom.
+    Pad,
 }
 
 impl Operation {

@@ -1,13 +1,13 @@
 //! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
 //! pass makes a pixel that the next pass does not read.
 //!
-//! A pass moves pixels (warps, cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of
-//! a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
+//! A pass moves pixels (warps, cuts out, resizes, mirrors), then changes their values. A change that needs the
+//! surroundings of a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
 
 use std::mem;
 
 use crate::error::PixelError;
-use crate::geometry::Window;
+use crate::geometry::{Border, Rect, Window};
 use crate::level::Level;
 use crate::limits::{Limits, Scratch};
 use crate::mirror::mirror;
@@ -30,6 +30,8 @@ pub(crate) struct Passes {
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
     padded: Vec<u8>,
+    /// The part of the image of which a border is made, if it is not of one colour.
+    bordered: Vec<u8>,
     /// The rectangle that a change of values needs, and the one that it makes.
     needed: Vec<u8>,
     changed: Vec<u8>,
@@ -42,8 +44,8 @@ pub(crate) struct Passes {
 impl Passes {
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
-        let Self { before, after, padded, needed, changed, between, scaler, warped } = self;
-        for buffer in [before, after, padded, needed, changed] {
+        let Self { before, after, padded, bordered, needed, changed, between, scaler, warped } = self;
+        for buffer in [before, after, padded, bordered, needed, changed] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
             }
@@ -172,18 +174,20 @@ impl Passes {
         out: &mut [u8],
     ) -> Result<(), PixelError> {
         let size = image.size();
-        let window = pass.step.window;
+        let Step { window, border, flip, .. } = pass.step;
         if let Some(resizing) = pass.resizing(size) {
             self.scaler.resize(image, &resizing, limits, out)
         } else if let Some(resizing) = pass.resizing_of_cut_out() {
             let pixels = limits.resize(&mut self.padded, image_bytes((window.width, window.height)))?;
-            cut(image, window, false, pixels)?;
+            cut(image, (window, border), false, &mut self.bordered, limits, pixels)?;
             let mut cut_out = Interleaved { width: window.width, height: window.height, pixels };
             self.scaler.resize(&mut cut_out, &resizing, limits, out)
-        } else if image.cut_directly(pass.window(), pass.step.flip, out) {
+        } else if (border == Border::default() || pass.window().lies_within(size))
+            && image.cut_directly(pass.window(), flip, out)
+        {
             Ok(())
         } else {
-            cut(image, pass.window(), pass.step.flip, out)
+            cut(image, (pass.window(), border), flip, &mut self.bordered, limits, out)
         }
     }
 }
@@ -211,6 +215,9 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
                 total = total.saturating_add(image_bytes((step.window.width, step.window.height)));
             }
         }
+        if !matches!(step.border, Border::Fill(_)) {
+            total = total.saturating_add(image_bytes(size));
+        }
         size = step.size();
         let (first, end) = step.changes;
         if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
@@ -224,16 +231,34 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
     total
 }
 
-/// Copies a window of an image into `out`, mirrored if `flip` is set; pixels outside the image are zero.
-fn cut(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8]) -> Result<(), PixelError> {
-    let row_bytes = window.width as usize * 3;
-    let Some(rect) = window.visible(image.size()) else {
-        out.fill(0);
-        return Ok(());
-    };
-    if !window.lies_within(image.size()) {
-        out.fill(0);
+/// Copies a window of an image, with its border, into `out`, mirrored if `flip` is set. `bordered` is scratch memory.
+fn cut(
+    image: &mut dyn Rows,
+    (window, border): (Window, Border),
+    flip: bool,
+    bordered: &mut Vec<u8>,
+    limits: Limits,
+    out: &mut [u8],
+) -> Result<(), PixelError> {
+    let size = image.size();
+    if window.lies_within(size) {
+        return cut_visible(image, window, flip, out);
     }
+    if let Border::Fill(color) = border {
+        out.as_chunks_mut::<3>().0.fill(color);
+        return cut_visible(image, window, flip, out);
+    }
+    let Some(rect) = border.reads(window, size) else { return Ok(()) };
+    let bordered = limits.resize(bordered, image_bytes((rect.width, rect.height)))?;
+    cut_visible(image, rect.into(), false, bordered)?;
+    copy_with_border(&Part { size, part: rect, pixels: bordered }, (window, border), flip, out);
+    Ok(())
+}
+
+/// Copies the part of a window that lies within the image into `out`, mirrored if `flip` is set.
+fn cut_visible(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8]) -> Result<(), PixelError> {
+    let row_bytes = window.width as usize * 3;
+    let Some(rect) = window.visible(image.size()) else { return Ok(()) };
     let before = (i64::from(rect.x) - window.x) as usize;
     let left = 3 * if flip { (window.width - rect.width) as usize - before } else { before };
     let level = Level::best();
@@ -251,6 +276,23 @@ fn cut(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8]) -> Resu
         }
         Ok(())
     })
+}
+
+/// Copies a window of an image, with a border that is made of the image, into `out`, mirrored if `flip` is set. The part
+/// of the image has all pixels of which the window is made.
+fn copy_with_border(image: &Part<'_>, (window, border): (Window, Border), flip: bool, out: &mut [u8]) {
+    let Rect { x: left, y: top, width, .. } = image.part;
+    let pixels = image.pixels.as_chunks::<3>().0;
+    for (y, row) in (window.y..).zip(out.chunks_exact_mut(window.width as usize * 3)) {
+        let from = border.pixel(y, image.size.1).map_or(0, |y| (y - top) as usize * width as usize);
+        let row = row.as_chunks_mut::<3>().0;
+        for (x, pixel) in (window.x..).zip(&mut *row) {
+            *pixel = pixels[from + border.pixel(x, image.size.0).map_or(0, |x| (x - left) as usize)];
+        }
+        if flip {
+            row.reverse();
+        }
+    }
 }
 
 #[cfg(test)]

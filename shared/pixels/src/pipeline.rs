@@ -94,12 +94,12 @@ impl Pipeline {
 
     /// Returns the usual ImageNet validation recipe: Resize(256) and CenterCrop(224).
     pub fn imagenet_val() -> Self {
-        Self::of([Resize { size: 256 }.into(), CenterCrop { size: 224 }.into()])
+        Self::of([Resize::to(256).into(), CenterCrop::to(224).into()])
     }
 
     /// Returns the usual CIFAR-10 training recipe: RandomCrop(32, padding 4) and a flip.
     pub fn cifar_train() -> Self {
-        Self::of([RandomCrop { size: 32, padding: 4 }.into(), RandomHorizontalFlip { p: 0.5 }.into()])
+        Self::of([RandomCrop::padded(32, 4).into(), RandomHorizontalFlip { p: 0.5 }.into()])
     }
 
     /// Returns a pipeline of these operations, which leaves the EXIF orientation alone.

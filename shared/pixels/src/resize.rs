@@ -8,6 +8,7 @@
 mod columns;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod groups;
+mod nearest;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod rows;
@@ -20,6 +21,7 @@ use crate::geometry::Rect;
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::rows::{Band, Rows};
+use crate::warp::Interpolation;
 use columns::{Columns, ROWS_AT_ONCE};
 use weights::Weights;
 
@@ -30,6 +32,8 @@ pub(crate) struct Resizing {
     pub rect: Rect,
     /// Width and height that the rectangle is resized to.
     pub size: (u32, u32),
+    /// How a value is made.
+    pub interpolation: Interpolation,
     /// Part of the result that is made.
     pub part: Rect,
     /// Whether that part is mirrored left to right.
@@ -40,8 +44,12 @@ impl Resizing {
     /// Returns the rectangle of the image that is read: all of `rect`, or less if only a part of the result is made.
     pub fn source(&self) -> Rect {
         let Self { rect, size, part, .. } = self;
-        let across = weights::span(rect.width, size.0, &(part.x..part.x + part.width));
-        let down = weights::span(rect.height, size.1, &(part.y..part.y + part.height));
+        let span: fn(u32, u32, &std::ops::Range<u32>) -> std::ops::Range<u32> = match self.interpolation {
+            Interpolation::Nearest => nearest::span,
+            Interpolation::Bilinear => weights::span,
+        };
+        let across = span(rect.width, size.0, &(part.x..part.x + part.width));
+        let down = span(rect.height, size.1, &(part.y..part.y + part.height));
         Rect {
             x: rect.x + across.start,
             y: rect.y + down.start,
@@ -58,6 +66,8 @@ pub(crate) struct Scaler {
     rows: Weights,
     /// Rows between the passes.
     between: Vec<u8>,
+    /// The column from which each column of the result comes, when it comes from the nearest one.
+    nearest: Vec<u32>,
 }
 
 impl Default for Scaler {
@@ -69,13 +79,16 @@ impl Default for Scaler {
 impl Scaler {
     /// Makes a resizer that uses these vector instructions.
     pub fn new(level: Level) -> Self {
-        Self { level, columns: Columns::default(), rows: Weights::default(), between: Vec::new() }
+        Self { level, columns: Columns::default(), rows: Weights::default(), between: Vec::new(), nearest: Vec::new() }
     }
 
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
         if self.between.capacity() > kept {
             self.between = Vec::new();
+        }
+        if self.nearest.capacity() * size_of::<u32>() > kept {
+            self.nearest = Vec::new();
         }
         if self.columns.bytes() > kept {
             self.columns = Columns::default();
@@ -93,7 +106,10 @@ impl Scaler {
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        let Resizing { rect, size, part, mirrored } = *resizing;
+        if resizing.interpolation == Interpolation::Nearest {
+            return nearest::resize(image, resizing, &mut self.nearest, limits, out);
+        }
+        let Resizing { rect, size, part, mirrored, .. } = *resizing;
         let source = resizing.source();
         let across = part.x..part.x + part.width;
         self.columns.make(self.level, (rect.width, size.0), &across, mirrored, limits)?;

@@ -16,6 +16,7 @@ use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
 use crate::rows::{Band, Interleaved, Rows};
 use crate::steps::Steps;
+use crate::warp::Interpolation;
 
 /// Decoders and scratch memory.
 pub struct Stages {
@@ -76,7 +77,7 @@ impl Stages {
         let (x, y, width, height) = part;
         let rect = Rect { x, y, width, height };
         let part = Rect { x: 0, y: 0, width: target.0, height: target.1 };
-        let resizing = Resizing { rect, size: target, part, mirrored: false };
+        let resizing = Resizing { rect, size: target, interpolation: Interpolation::Bilinear, part, mirrored: false };
         let mut image = Interleaved { width: size.0, height: size.1, pixels };
         self.scaler.resize(&mut image, &resizing, Limits::default(), out).expect("an image in memory");
     }

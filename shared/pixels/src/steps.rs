@@ -4,9 +4,9 @@
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::geometry::Window;
+use crate::geometry::{Border, Window};
 use crate::ops::{Area, Effect, Effects, Piece, Point};
-use crate::warp::Warp;
+use crate::warp::{Interpolation, Warp};
 
 /// One pass over pixels: warp, cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,12 @@ pub struct Step {
     pub warp: Option<u16>,
     /// Box that is cut out of the image.
     pub window: Window,
+    /// What the box shows where it reaches out of the image.
+    pub border: Border,
     /// Width and height that the cut-out is resized to, or `None` to keep its size.
     pub resize: Option<(u32, u32)>,
+    /// How the cut-out is resized.
+    pub interpolation: Interpolation,
     /// Whether the result is mirrored left to right.
     pub flip: bool,
     /// The changes of values that follow, by their place in [`Steps::changes`]: the first one, and the one after the
@@ -72,7 +76,8 @@ impl Step {
         // A pipeline has far fewer operations.
         let next = changes as u16;
         let window = Window::whole(size.0, size.1);
-        Self { warp: None, window, resize: None, flip: false, changes: (next, next) }
+        let (border, interpolation) = (Border::default(), Interpolation::Bilinear);
+        Self { warp: None, window, border, resize: None, interpolation, flip: false, changes: (next, next) }
     }
 
     /// Returns the step that resizes a whole image, or leaves its size if `to` is `None`.
@@ -111,14 +116,14 @@ impl Steps {
             if *step != (Step { warp: step.warp, ..Step::untouched(before, self.changes.len()) }) {
                 self.begin_next(step);
             }
-            step.window = window;
+            (step.window, step.border) = (window, piece.border);
         }
         let before = step.size();
         if let Some(target) = piece.resize.filter(|target| *target != before) {
             if step.resize.is_some() || step.flip || step.has_changes() {
                 self.begin_next(step);
             }
-            step.resize = Some(target);
+            (step.resize, step.interpolation) = (Some(target), piece.interpolation);
         }
         if piece.flip {
             if step.has_changes() {

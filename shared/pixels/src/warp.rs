@@ -15,12 +15,13 @@ mod warped;
 pub(crate) use warped::{WarpMemory, Warped};
 
 /// How a value is made from the pixels around a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// Takes the nearest pixel.
     Nearest,
     /// Blends the four pixels around the place.
+    #[default]
     Bilinear,
 }
 

@@ -47,7 +47,7 @@ fn file(layout: Layout, options: JpegOptions) -> Vec<u8> {
 }
 
 fn pipelines() -> [(&'static str, Pipeline); 3] {
-    let turned = RandomCrop { size: 300, padding: 40 }.into();
+    let turned = RandomCrop::padded(300, 40).into();
     let padded = Pipeline { exif_orientation: true, operations: vec![turned, RandomHorizontalFlip { p: 0.5 }.into()] };
     [("train", Pipeline::imagenet_train()), ("val", Pipeline::imagenet_val()), ("padded", padded)]
 }

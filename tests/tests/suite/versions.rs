@@ -66,11 +66,11 @@ impl Scene {
 }
 
 fn plain() -> Pipeline {
-    Pipeline::of([Resize { size: 40 }.into(), CenterCrop { size: 32 }.into()])
+    Pipeline::of([Resize::to(40).into(), CenterCrop::to(32).into()])
 }
 
 fn inverted() -> Pipeline {
-    let crop = [Resize { size: 40 }.into(), CenterCrop { size: 32 }.into()];
+    let crop = [Resize::to(40).into(), CenterCrop::to(32).into()];
     Pipeline::of([&crop[..], &[RandomInvert { p: 0.5 }.into()]].concat())
 }
 
@@ -100,7 +100,7 @@ fn a_drive_with_another_operation_serves_the_runs_that_do_without_it() {
         })
     };
     scene.serves(url(), &inverted());
-    let flipped = Pipeline::of([CenterCrop { size: 32 }.into(), RandomHorizontalFlip { p: 0.5 }.into()]);
+    let flipped = Pipeline::of([CenterCrop::to(32).into(), RandomHorizontalFlip { p: 0.5 }.into()]);
     let said = scene.refuses(url(), &flipped);
     assert!(said.contains("the operation RandomHorizontalFlip differs") && said.contains("5a5a5a5a5a5a"), "{said}");
 }

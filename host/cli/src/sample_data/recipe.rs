@@ -87,7 +87,7 @@ impl Recipe {
     /// Returns a random square window of a photograph, resized, and mirrored half of the time.
     fn square(&mut self, photo: &[u8], side: u32, number: u64) -> Result<Vec<u8>, PixelError> {
         let operations = vec![
-            RandomResizedCrop { size: side, scale: [0.35, 0.66], ratio: [1.0, 1.0] }.into(),
+            RandomResizedCrop::within(side, [0.35, 0.66], [1.0, 1.0]).into(),
             RandomHorizontalFlip { p: 0.5 }.into(),
         ];
         let pipeline = Pipeline::of(operations);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Takes every option that the builder has.
 fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
-    let crop = pixels::ops::CenterCrop { size: 32 };
+    let crop = pixels::ops::CenterCrop::to(32);
     Loader::builder()
         .dataset(dataset)
         .dataset_path(path)

@@ -357,7 +357,7 @@ fn refused_memory_says_nothing_about_the_sample() {
         let context = EpochContext { seed: 1, epoch: 2 };
         let refused = impatient(&program).prepare(&Vast, context, 0, &mut row);
         assert!(matches!(refused, Err(Unavailable::NoMemory { .. })), "{policy:?}: {refused:?}");
-        let pipeline = Pipeline::of([Resize { size: 40 }.into(), CenterCrop { size: 32 }.into()]);
+        let pipeline = Pipeline::of([Resize::to(40).into(), CenterCrop::to(32).into()]);
         let program = Program { limits: Limits { memory_bytes: 100, ..Limits::default() }, pipeline, ..program };
         let limited = impatient(&program).prepare(&Trapped, context, 0, &mut row);
         let limited = limited.map(|record| record.outcome);

@@ -78,8 +78,8 @@ impl Cold {
 
     /// Prepares a whole sample.
     fn prepare(&self, index: u64) -> Vec<u8> {
-        let resize = Resize { size: 64 }.into();
-        let operations = vec![resize, CenterCrop { size: 64 }.into()];
+        let resize = Resize::to(64).into();
+        let operations = vec![resize, CenterCrop::to(64).into()];
         let pipeline = CompiledPipeline::of(&Pipeline { operations, exif_orientation: true }).unwrap();
         let mut row = vec![0; pipeline.output().bytes()];
         let draw = Draw { seed: 0, epoch: 0, sample_id: index };

@@ -76,7 +76,7 @@ pub(crate) fn noise((width, height): (u32, u32)) -> Vec<u8> {
 /// The usual recipes: together they crop, resize, pad and mirror.
 fn recipes() -> [Pipeline; 3] {
     let train = Pipeline::of([RandomResizedCrop::to(SIDE).into(), RandomHorizontalFlip { p: 0.5 }.into()]);
-    let val = Pipeline::of([Resize { size: SHORT_SIDE }.into(), CenterCrop { size: SIDE }.into()]);
+    let val = Pipeline::of([Resize::to(SHORT_SIDE).into(), CenterCrop::to(SIDE).into()]);
     [train, val, Pipeline::cifar_train()]
 }
 
@@ -200,7 +200,7 @@ fn closed(mut operations: Vec<Operation>) -> Pipeline {
     if pipeline.validate() != Err(PipelineError::OpenSize) {
         return pipeline;
     }
-    operations.push(CenterCrop { size: SIDE }.into());
+    operations.push(CenterCrop::to(SIDE).into());
     Pipeline::of(operations)
 }
 

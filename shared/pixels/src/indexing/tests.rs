@@ -33,7 +33,7 @@ const ENTERED: [Layout; 6] =
 
 #[test]
 fn a_progressive_file_becomes_a_sequential_one_of_the_same_pixels() {
-    let operations = vec![RandomCrop { size: 50, padding: 0 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
+    let operations = vec![RandomCrop::to(50).into(), RandomHorizontalFlip { p: 0.5 }.into()];
     let pipeline = Pipeline { exif_orientation: true, operations };
     for layout in ENTERED {
         for orientation in [None, Some(6)] {
@@ -148,7 +148,7 @@ fn what_has_none_says_why() {
 fn damaged_checkpoints_leave_the_file_alone_to_be_decoded() {
     let file = file(Layout::Yuv420, &JpegOptions::default(), (131, 97));
     let good = index_of(&file).unwrap().checkpoints;
-    let pipeline = Pipeline::of([CenterCrop { size: 40 }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(40).into()]);
     let expected = prepared(Source::Encoded(&file), &pipeline, 0);
     for bad in [&good[..good.len() - 1], &[9; 40], b"", &[&good[..], &[0]].concat()] {
         assert!(Checkpoints::from_bytes(bad).is_err());
@@ -178,13 +178,13 @@ fn a_whole_image_is_appended_as_it_is_stored() {
     let mut pixels = vec![1, 2, 3];
     let decoded = preparer.decode(Source::Encoded(&file), None, &mut pixels).unwrap();
     assert_eq!((decoded.width, decoded.height, decoded.orientation, decoded.was_shrunk), (60, 60, 8, false));
-    let pipeline = Pipeline::of([CenterCrop { size: 60 }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(60).into()]);
     assert!(pixels[..3] == [1, 2, 3] && pixels[3..] == prepared(Source::Encoded(&file), &pipeline, 0));
     // Shrunk by the resizer that every pipeline uses.
     pixels.clear();
     let decoded = preparer.decode(Source::Encoded(&file), Some(30), &mut pixels).unwrap();
     assert_eq!((decoded.width, decoded.height, decoded.was_shrunk), (30, 30, true));
-    let pipeline = Pipeline::of([Resize { size: 30 }.into(), CenterCrop { size: 30 }.into()]);
+    let pipeline = Pipeline::of([Resize::to(30).into(), CenterCrop::to(30).into()]);
     assert!(pixels == prepared(Source::Encoded(&file), &pipeline, 0));
     // A failed decode appends nothing.
     let before = pixels.clone();

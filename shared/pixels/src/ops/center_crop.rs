@@ -1,29 +1,51 @@
 //! torchvision's `CenterCrop`.
 
-use super::{Effects, Operate, Piece, check_side};
+use super::first_form::{FirstForm, keep_first_form};
+use super::{Effects, Operate, Piece, Size};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
 use serde::{Deserialize, Serialize};
 
-/// Cuts a square out of the middle; surrounds a smaller image with zeros.
+/// Cuts a rectangle out of the middle; surrounds a smaller image with zeros.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct CenterCrop {
-    /// Side of the square, in pixels.
-    pub size: u32,
+    /// Size of the rectangle.
+    pub size: Size,
+}
+
+keep_first_form!(CenterCrop);
+
+impl FirstForm for CenterCrop {
+    type Rest = ();
+
+    fn first(&self) -> Option<(u32, ())> {
+        self.size.side().map(|side| (side, ()))
+    }
+
+    fn of_first(size: u32, (): ()) -> Self {
+        Self::to(size)
+    }
+}
+
+impl CenterCrop {
+    /// Returns the operation for a square with this side.
+    pub const fn to(side: u32) -> Self {
+        Self { size: Size::square(side) }
+    }
 }
 
 impl Operate for CenterCrop {
-    const EXAMPLES: &'static [Self] = &[Self { size: 24 }, Self { size: 61 }];
+    const EXAMPLES: &'static [Self] = &[Self::to(24), Self::to(61), Self { size: Size { height: 61, width: 24 } }];
     const DRAWS: bool = false;
 
     fn check(&self) -> Result<(), String> {
-        check_side(self.size)
+        self.size.check()
     }
 
     fn size_after(&self, _before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
-        Ok(Some((self.size, self.size)))
+        Ok(Some(self.size.pair()))
     }
 
     #[inline]
@@ -33,9 +55,9 @@ impl Operate for CenterCrop {
         _words: &mut impl Words,
         effects: &mut impl Effects,
     ) -> Result<(), PixelError> {
-        let side = self.size;
-        let (x, y) = (offset(width, side), offset(height, side));
-        effects.add(Piece::cut(Window { x, y, width: side, height: side }));
+        let (across, down) = self.size.pair();
+        let (x, y) = (offset(width, across), offset(height, down));
+        effects.add(Piece::cut(Window { x, y, width: across, height: down }));
         Ok(())
     }
 }

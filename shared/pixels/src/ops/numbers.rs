@@ -1,7 +1,9 @@
 //! Parameters that people write as one number or as a list of numbers.
 
+use super::{SIDE_MAX, check_side};
+use crate::geometry::Border;
 use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// What was written: a number, or a list.
@@ -139,5 +141,137 @@ impl<'de> Deserialize<'de> for Fill {
             Numbers::List(&[red, green, blue]) => Some(Self([value(red)?, value(green)?, value(blue)?])),
             Numbers::List(_) => None,
         })
+    }
+}
+
+/// Height and width, in pixels. In a description, one number stands for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Height in rows.
+    pub height: u32,
+    /// Width in columns.
+    pub width: u32,
+}
+
+impl Size {
+    /// Returns the size of a square.
+    pub const fn square(side: u32) -> Self {
+        Self { height: side, width: side }
+    }
+
+    /// Returns the side, if the size is that of a square.
+    pub(super) fn side(self) -> Option<u32> {
+        (self.height == self.width).then_some(self.width)
+    }
+
+    /// Returns width and height.
+    pub(super) fn pair(self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    pub(super) fn check(self) -> Result<(), String> {
+        check_side(self.height)?;
+        check_side(self.width)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.side() {
+            Some(side) if serializer.is_human_readable() => side.serialize(serializer),
+            _ => (self.height, self.width).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(|(height, width)| Self { height, width });
+        }
+        read(deserializer, "a whole number, or a list of height and width", |given| match given {
+            Numbers::One(side) | Numbers::List(&[side]) => whole(side).map(Self::square),
+            Numbers::List(&[height, width]) => Some(Self { height: whole(height)?, width: whole(width)? }),
+            Numbers::List(_) => None,
+        })
+    }
+}
+
+/// Widths of a border, in pixels: left, top, right, bottom. In a description, one number stands for all four, and two
+/// numbers are the widths left and right, and top and bottom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Padding(pub [u32; 4]);
+
+impl Padding {
+    /// Returns the border that is equally wide on all sides.
+    pub const fn all(width: u32) -> Self {
+        Self([width; 4])
+    }
+
+    /// Returns the width of the border, if all sides have the same.
+    pub(super) fn width(self) -> Option<u32> {
+        (self == Self::all(self.0[0])).then_some(self.0[0])
+    }
+
+    pub(super) fn check(self) -> Result<(), String> {
+        match self.0.iter().find(|&&width| width > SIDE_MAX) {
+            Some(width) => Err(format!("padding {width} is more than {SIDE_MAX}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for Padding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.width() {
+            Some(width) if serializer.is_human_readable() => width.serialize(serializer),
+            _ => self.0.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Padding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        read(deserializer, "a whole number, or a list of one, two or four", |given| match given {
+            Numbers::One(width) | Numbers::List(&[width]) => whole(width).map(Self::all),
+            Numbers::List(&[across, down]) => {
+                let (across, down) = (whole(across)?, whole(down)?);
+                Some(Self([across, down, across, down]))
+            }
+            Numbers::List(&[left, top, right, bottom]) => {
+                Some(Self([whole(left)?, whole(top)?, whole(right)?, whole(bottom)?]))
+            }
+            Numbers::List(_) => None,
+        })
+    }
+}
+
+/// What a border around an image is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaddingMode {
+    /// One colour.
+    #[default]
+    Constant,
+    /// The outermost pixels.
+    Edge,
+    /// The image, mirrored at its outermost pixels, which are not repeated.
+    Reflect,
+    /// The image, mirrored at its edges, so that the outermost pixels are repeated.
+    Symmetric,
+}
+
+impl PaddingMode {
+    /// Returns what lies around an image; `fill` is the colour if it is one.
+    pub(super) fn border(self, fill: Fill) -> Border {
+        match self {
+            Self::Constant => Border::Fill(fill.0),
+            Self::Edge => Border::Edge,
+            Self::Reflect => Border::Reflect,
+            Self::Symmetric => Border::Symmetric,
+        }
     }
 }

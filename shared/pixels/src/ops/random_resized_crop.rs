@@ -1,35 +1,59 @@
 //! torchvision's `RandomResizedCrop`.
 
-use super::{Effects, Operate, Piece, SIDE_MAX, between, check_range, check_side};
+use super::first_form::{FirstForm, keep_first_form};
+use super::{Effects, Operate, Piece, SIDE_MAX, Size, between, check_range};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
+use crate::warp::Interpolation;
 use serde::{Deserialize, Serialize};
 
 /// Boxes that are tried before the central box is taken.
 pub const RANDOM_RESIZED_CROP_TRIES: u32 = 10;
 
-/// Cuts out a box of random area and aspect ratio and resizes it to a square.
+/// Cuts out a box of random area and aspect ratio and resizes it.
 ///
 /// Each try draws the area, then the logarithm of the ratio; for a box that fits, it then draws the row and the column.
 /// Sides are rounded half to even. If ten tries fail, the box is the largest central one within the bounds of the
 /// ratio. The same uniforms give the box that torchvision's `RandomResizedCrop.get_params` returns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RandomResizedCrop {
-    /// Side of the square, in pixels.
-    pub size: u32,
+    /// Size of the result.
+    pub size: Size,
     /// Bounds of the box's area, as a fraction of the image's area.
     #[serde(default = "default_scale")]
     pub scale: [f64; 2],
     /// Bounds of the box's width / height before resizing; the ratio is drawn on a logarithmic scale.
     #[serde(default = "default_ratio")]
     pub ratio: [f64; 2],
+    /// How a value is made: from all pixels that a new one covers and their neighbours, or from the nearest one.
+    #[serde(default = "bilinear")]
+    pub interpolation: Interpolation,
+}
+
+keep_first_form!(RandomResizedCrop);
+
+impl FirstForm for RandomResizedCrop {
+    type Rest = [[f64; 2]; 2];
+
+    fn first(&self) -> Option<(u32, Self::Rest)> {
+        let side = self.size.side().filter(|_| self.interpolation == Interpolation::Bilinear)?;
+        Some((side, [self.scale, self.ratio]))
+    }
+
+    fn of_first(size: u32, [scale, ratio]: Self::Rest) -> Self {
+        Self::within(size, scale, ratio)
+    }
 }
 
 /// torchvision's default bounds.
 const SCALE: [f64; 2] = [0.08, 1.0];
 const RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
+
+fn bilinear() -> Interpolation {
+    Interpolation::Bilinear
+}
 
 fn default_scale() -> [f64; 2] {
     SCALE
@@ -40,9 +64,14 @@ fn default_ratio() -> [f64; 2] {
 }
 
 impl RandomResizedCrop {
-    /// Returns the operation with torchvision's default bounds.
-    pub fn to(size: u32) -> Self {
-        Self { size, scale: SCALE, ratio: RATIO }
+    /// Returns the operation for a square with this side, with torchvision's default bounds.
+    pub const fn to(side: u32) -> Self {
+        Self::within(side, SCALE, RATIO)
+    }
+
+    /// Returns the operation for a square with this side.
+    pub const fn within(side: u32, scale: [f64; 2], ratio: [f64; 2]) -> Self {
+        Self { size: Size::square(side), scale, ratio, interpolation: Interpolation::Bilinear }
     }
 
     fn window(&self, (width, height): (u32, u32), words: &mut impl Words) -> Window {
@@ -65,27 +94,29 @@ impl RandomResizedCrop {
 }
 
 impl Operate for RandomResizedCrop {
-    /// In the last one no box fits, so that the central box is taken.
+    /// In the third one no box fits, so that the central box is taken.
     const EXAMPLES: &'static [Self] = &[
-        Self { size: 32, scale: SCALE, ratio: RATIO },
-        Self { size: 25, scale: [0.9, 1.0], ratio: [0.5, 2.0] },
-        Self { size: 30, scale: [1.0, 1.0], ratio: [3.0, 4.0] },
+        Self::to(32),
+        Self::within(25, [0.9, 1.0], [0.5, 2.0]),
+        Self::within(30, [1.0, 1.0], [3.0, 4.0]),
+        Self { size: Size { height: 40, width: 23 }, interpolation: Interpolation::Nearest, ..Self::to(1) },
     ];
 
     fn check(&self) -> Result<(), String> {
-        check_side(self.size)?;
+        self.size.check()?;
         check_range("scale", self.scale, 1.0)?;
         check_range("ratio", self.ratio, f64::from(SIDE_MAX))
     }
 
     fn size_after(&self, _before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
-        Ok(Some((self.size, self.size)))
+        Ok(Some(self.size.pair()))
     }
 
     #[inline]
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let window = self.window(size, words);
-        effects.add(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false });
+        let (resize, interpolation) = (Some(self.size.pair()), self.interpolation);
+        effects.add(Piece { window: Some(window), resize, interpolation, ..Piece::default() });
         Ok(())
     }
 }

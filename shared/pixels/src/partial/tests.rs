@@ -67,7 +67,7 @@ fn cases() -> impl Strategy<Value = (Sample, Pipeline)> {
     let operations = prop::collection::vec(operation(), 1..5);
     let pipeline = (any::<bool>(), operations, 1u32..40).prop_map(|(exif_orientation, operations, last)| {
         let mut pipeline = Pipeline { exif_orientation, operations };
-        let crop = Operation::from(CenterCrop { size: last });
+        let crop = Operation::from(CenterCrop::to(last));
         if pipeline.validate().is_err() {
             pipeline.operations.push(crop.clone());
         }
@@ -207,7 +207,7 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
     let options = JpegOptions { layout: Layout::Yuv420, ..JpegOptions::default() };
     let sample = Sample { options, size: (240, 200), seed: 7, noise: 20 };
     let file = sample.file();
-    let (index, pipeline) = (index_of(&file), Pipeline::of([CenterCrop { size: 40 }.into()]));
+    let (index, pipeline) = (index_of(&file), Pipeline::of([CenterCrop::to(40).into()]));
     let reads = reads_of(&index, &pipeline, draw(0)).unwrap();
     let (start, end) = (reads.start as usize, reads.end as usize);
     let header = &file[..index.header_bytes() as usize];

@@ -135,7 +135,8 @@ impl Pass {
     pub fn resizing_of_cut_out(&self) -> Option<Resizing> {
         let Window { width, height, .. } = self.step.window;
         let rect = Rect { x: 0, y: 0, width, height };
-        self.step.resize.map(|size| Resizing { rect, size, part: self.wanted(), mirrored: self.step.flip })
+        let Step { interpolation, flip: mirrored, .. } = self.step;
+        self.step.resize.map(|size| Resizing { rect, size, interpolation, part: self.wanted(), mirrored })
     }
 
     /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing. `warps` are
@@ -150,7 +151,7 @@ impl Pass {
     /// Returns the rectangle that the pass reads of an image of this size after its warp.
     fn reads_unwarped(&self, size: (u32, u32)) -> Option<Rect> {
         let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
-        self.resizing(size).map(|resizing| resizing.source()).or_else(|| window.visible(size))
+        self.resizing(size).map(|resizing| resizing.source()).or_else(|| self.step.border.reads(window, size))
     }
 }
 

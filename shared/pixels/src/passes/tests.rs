@@ -7,10 +7,11 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    AutoAugment, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Piece,
-    Policy, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
-    RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize,
-    RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, Shear, TrivialAugmentWide,
+    AutoAugment, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Pad,
+    Padding, PaddingMode, Piece, Policy, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast,
+    RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective,
+    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear,
+    Size, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -23,9 +24,10 @@ type Image = ((u32, u32), Vec<u8>);
 
 fn moved(((width, height), pixels): Image, piece: Piece) -> Image {
     let window = piece.window.unwrap_or(Window::whole(width, height));
-    let at = |x: i64, y: i64| {
-        let inside = (0..i64::from(width)).contains(&x) && (0..i64::from(height)).contains(&y);
-        if inside { pixels.as_chunks::<3>().0[(y * i64::from(width) + x) as usize] } else { [0; 3] }
+    let at = |x: i64, y: i64| match (piece.border.pixel(x, width), piece.border.pixel(y, height), piece.border) {
+        (Some(x), Some(y), _) => pixels.as_chunks::<3>().0[(y * width + x) as usize],
+        (_, _, Border::Fill(color)) => color,
+        other => panic!("no pixel: {other:?}"),
     };
     let rows = (0..i64::from(window.height)).map(|y| y + window.y);
     let row = |y: i64| (0..i64::from(window.width)).map(move |x| at(x + window.x, y));
@@ -36,7 +38,7 @@ fn moved(((width, height), pixels): Image, piece: Piece) -> Image {
         let part = Rect { x: 0, y: 0, width: to.0, height: to.1 };
         let mut out = vec![0; (to.0 * to.1 * 3) as usize];
         let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
-        let resizing = Resizing { rect, size: to, part, mirrored: false };
+        let resizing = Resizing { rect, size: to, interpolation: piece.interpolation, part, mirrored: false };
         Scaler::default().resize(&mut image, &resizing, Limits::default(), &mut out).unwrap();
         (size, pixels) = (to, out);
     }
@@ -82,6 +84,23 @@ fn color_jitter(strength: f64) -> ColorJitter {
     ColorJitter { brightness: strength.into(), contrast, saturation: strength.into(), hue: (strength / 4.0).into() }
 }
 
+fn size() -> impl Strategy<Value = Size> {
+    (1u32..40, 1u32..40).prop_map(|(height, width)| Size { height, width })
+}
+
+fn padding() -> impl Strategy<Value = Padding> {
+    [0u32..20, 0..20, 0..20, 0..20].prop_map(Padding)
+}
+
+fn padding_mode() -> impl Strategy<Value = PaddingMode> {
+    prop_oneof![
+        Just(PaddingMode::Constant),
+        Just(PaddingMode::Edge),
+        Just(PaddingMode::Reflect),
+        Just(PaddingMode::Symmetric),
+    ]
+}
+
 fn interpolation() -> impl Strategy<Value = Interpolation> {
     prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear)]
 }
@@ -106,10 +125,20 @@ fn rotation((interpolation, expand): (Interpolation, bool)) -> RandomRotation {
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let side = 1u32..40;
     prop_oneof![
-        side.clone().prop_map(|size| Resize { size }.into()),
-        side.clone().prop_map(|size| CenterCrop { size }.into()),
-        (side.clone(), 0u32..8).prop_map(|(size, padding)| RandomCrop { size, padding }.into()),
-        side.prop_map(|size| RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()),
+        side.clone().prop_map(|side| Resize::to(side).into()),
+        (size(), interpolation()).prop_map(|(size, interpolation)| {
+            Resize { size: ResizeTo::Both(size), interpolation, max_size: None }.into()
+        }),
+        size().prop_map(|size| CenterCrop { size }.into()),
+        (side, 0u32..8).prop_map(|(side, padding)| RandomCrop::padded(side, padding).into()),
+        (size(), padding(), padding_mode()).prop_map(|(size, padding, padding_mode)| {
+            RandomCrop { size, padding, pad_if_needed: true, fill: Fill([1, 2, 3]), padding_mode }.into()
+        }),
+        (padding(), padding_mode())
+            .prop_map(|(padding, padding_mode)| { Pad { padding, fill: Fill([1, 2, 3]), padding_mode }.into() }),
+        (size(), interpolation()).prop_map(|(size, interpolation)| {
+            RandomResizedCrop { size, interpolation, ..RandomResizedCrop::to(1) }.into()
+        }),
         Just(RandomHorizontalFlip { p: 0.5 }.into()),
         Just(RandomInvert { p: 0.5 }.into()),
         Just(RandomAutocontrast { p: 0.5 }.into()),
@@ -157,7 +186,7 @@ proptest! {
     ) {
         let mut pipeline = Pipeline::of(operations);
         if pipeline.validate().is_err() {
-            pipeline.operations.push(CenterCrop { size: last }.into());
+            pipeline.operations.push(CenterCrop::to(last).into());
         }
         prop_assume!(pipeline.validate().is_ok());
         let draw = Draw { seed, epoch: 0, sample_id: 1 };

@@ -24,7 +24,7 @@ fn toml_has_torchvisions_defaults() {
     ";
     let pipeline = Pipeline::from_toml(text).unwrap();
     assert!(pipeline.exif_orientation);
-    assert_eq!(pipeline.operations, [Resize { size: 40 }.into(), RandomCrop { size: 32, padding: 4 }.into()]);
+    assert_eq!(pipeline.operations, [Resize::to(40).into(), RandomCrop::padded(32, 4).into()]);
     let again = toml::to_string(&pipeline).unwrap();
     assert_eq!(Pipeline::from_toml(&again), Ok(pipeline));
 }

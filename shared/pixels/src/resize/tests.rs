@@ -122,7 +122,7 @@ fn resized(scaler: &mut Scaler, image: &mut dyn Rows, resizing: &Resizing) -> Ve
 /// Describes resizing a whole rectangle to a size.
 fn whole(rect: Rect, size: (u32, u32)) -> Resizing {
     let part = Rect { x: 0, y: 0, width: size.0, height: size.1 };
-    Resizing { rect, size, part, mirrored: false }
+    Resizing { rect, size, interpolation: Interpolation::Bilinear, part, mirrored: false }
 }
 
 #[test]
@@ -241,7 +241,7 @@ proptest! {
         let part = Rect { x: across.0, y: down.0, width: across.1, height: down.1 };
         let expected = cut(&by_the_other(&pixels, (width, height), (to_width, to_height)), to_width, part, mirrored);
         let rect = Rect { x: 0, y: 0, width, height };
-        let resizing = Resizing { rect, size: (to_width, to_height), part, mirrored };
+        let resizing = Resizing { rect, size: (to_width, to_height), interpolation: Interpolation::Bilinear, part, mirrored };
         for level in Level::tested() {
             let mut image = Banded { image: Interleaved { width, height, pixels: &pixels }, rows };
             prop_assert!(resized(&mut Scaler::new(level), &mut image, &resizing) == expected, "{:?}", level);
@@ -260,7 +260,7 @@ proptest! {
         let mut scaler = Scaler::default();
         let rect = Rect { x, y, width, height };
         let part = Rect { x: across.1.0, y: down.1.0, width: across.1.1, height: down.1.1 };
-        let resizing = Resizing { rect, size: (across.0, down.0), part, mirrored: false };
+        let resizing = Resizing { rect, size: (across.0, down.0), interpolation: Interpolation::Bilinear, part, mirrored: false };
         let mut source = synthetic::photo(size.0, size.1, 3);
         let mut ours = |pixels: &[u8]| {
             let mut image = Interleaved { width: size.0, height: size.1, pixels };

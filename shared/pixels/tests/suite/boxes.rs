@@ -41,7 +41,7 @@ fn window(operation: impl Into<Operation>, size: (u32, u32), words: &mut SplitMi
 
 /// Draws a RandomResizedCrop with a side of 8, and returns the box that it resizes.
 fn random_resized_crop(words: &mut SplitMix, size: (u32, u32), scale: [f64; 2], ratio: [f64; 2]) -> Window {
-    let piece = Operation::from(RandomResizedCrop { size: 8, scale, ratio }).effects(size, words).unwrap()[0]
+    let piece = Operation::from(RandomResizedCrop::within(8, scale, ratio)).effects(size, words).unwrap()[0]
         .geometry()
         .unwrap();
     assert_eq!((piece.resize, piece.flip), (Some((8, 8)), false));
@@ -96,17 +96,17 @@ fn random_crop_is_torchvisions() {
     for (text, mut line) in golden("crop ") {
         let mut words = SplitMix(line.next());
         let size = line.pair();
-        let found = window(RandomCrop { size: line.next(), padding: line.next() }, size, &mut words);
+        let found = window(RandomCrop::padded(line.next(), line.next()), size, &mut words);
         assert_eq!(found, Ok(line.window()), "{text}");
     }
-    assert!(window(RandomCrop { size: 33, padding: 1 }, (30, 32), &mut SplitMix(0)).is_err());
+    assert!(window(RandomCrop::padded(33, 1), (30, 32), &mut SplitMix(0)).is_err());
 }
 
 #[test]
 fn center_crop_is_torchvisions() {
     for (text, mut line) in golden("center ") {
         let size = line.pair();
-        let found = window(CenterCrop { size: line.next() }, size, &mut SplitMix(0));
+        let found = window(CenterCrop::to(line.next()), size, &mut SplitMix(0));
         assert_eq!(found, Ok(line.window()), "{text}");
     }
 }
@@ -114,7 +114,7 @@ fn center_crop_is_torchvisions() {
 #[test]
 fn resize_is_torchvisions() {
     let resized = |size, side| {
-        let piece = Operation::from(Resize { size: side }).effects(size, &mut SplitMix(0))?[0].geometry().unwrap();
+        let piece = Operation::from(Resize::to(side)).effects(size, &mut SplitMix(0))?[0].geometry().unwrap();
         assert_eq!(piece, Piece { resize: piece.resize, ..Piece::default() });
         Ok::<_, PixelError>(piece.resize.unwrap())
     };

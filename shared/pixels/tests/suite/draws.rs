@@ -73,7 +73,7 @@ fn small_boxes_have_the_claimed_area_ratio_and_place() {
     let side = 60_000;
     let (mut areas, mut ratios, mut xs, mut ys) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for mut rng in samples(1) {
-        let crop = RandomResizedCrop { size: 8, scale: [0.04, 0.25], ratio: [0.5, 2.0] };
+        let crop = RandomResizedCrop::within(8, [0.04, 0.25], [0.5, 2.0]);
         let found = window(crop, side, &mut rng);
         let (w, h) = (f64::from(found.width), f64::from(found.height));
         let whole = f64::from(side) * f64::from(side);
@@ -89,7 +89,7 @@ fn small_boxes_have_the_claimed_area_ratio_and_place() {
 fn places_of_a_padded_crop_are_even() {
     let mut counts = [0; 81];
     for mut rng in samples(0) {
-        let found = window(RandomCrop { size: 32, padding: 4 }, 32, &mut rng);
+        let found = window(RandomCrop::padded(32, 4), 32, &mut rng);
         counts[((found.y + 4) * 9 + found.x + 4) as usize] += 1;
     }
     assert!(is_even(&counts), "{counts:?}");
@@ -107,7 +107,7 @@ fn bounded_integers_are_even() {
 
 #[test]
 fn flips_have_their_probability() {
-    let operations = vec![CenterCrop { size: 2 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
+    let operations = vec![CenterCrop::to(2).into(), RandomHorizontalFlip { p: 0.5 }.into()];
     let pipeline = Pipeline::of(operations);
     let image = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2];
     let mut preparer = Preparer::new(Limits::default());
@@ -126,7 +126,7 @@ fn flips_have_their_probability() {
 #[test]
 fn each_operation_draws_from_its_own_stream() {
     let sides = [60, 44, 31, 17, 5];
-    let operations = sides.map(|size| RandomCrop { size, padding: 0 }.into()).to_vec();
+    let operations = sides.map(|size| RandomCrop::to(size).into()).to_vec();
     let pipeline = Pipeline::of(operations);
     let side = 75u32;
     let rows = (0..side).flat_map(|y| [y as u8; 75]);
@@ -138,7 +138,7 @@ fn each_operation_draws_from_its_own_stream() {
         let draw = Draw { seed: SEED, epoch: 5, sample_id };
         let (mut x, mut y, mut left) = (0, 0, side);
         for (operation, &size) in (0..).zip(&sides) {
-            let window = window(RandomCrop { size, padding: 0 }, left, &mut Rng::for_sample(draw, operation));
+            let window = window(RandomCrop::to(size), left, &mut Rng::for_sample(draw, operation));
             (x, y, left) = (x + window.x, y + window.y, size);
         }
         let source = Source::Planar { width: side, height: side, bytes: &image };

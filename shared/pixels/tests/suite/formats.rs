@@ -20,7 +20,7 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 fn seen(file: &[u8], exif_orientation: bool) -> Result<Vec<u8>, PixelError> {
-    let pipeline = Pipeline { exif_orientation, operations: vec![CenterCrop { size: SQUARE }.into()] };
+    let pipeline = Pipeline { exif_orientation, operations: vec![CenterCrop::to(SQUARE).into()] };
     let mut out = vec![0; pipeline.output().bytes()];
     Preparer::new(Limits::default()).prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out)?;
     Ok(out)

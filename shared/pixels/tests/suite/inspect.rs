@@ -37,7 +37,7 @@ fn damaged(number: u64) -> Vec<u8> {
 
 /// Returns a digest of the whole image's pixels, or the error's code.
 fn pixels_of(preparer: &mut Preparer, file: &[u8]) -> String {
-    let pipeline = Pipeline::of([CenterCrop { size: SIDE }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(SIDE).into()]);
     let mut out = vec![0; pipeline.output().bytes()];
     match preparer.prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out) {
         Ok(_) => blake3::hash(&out).to_hex()[..16].to_owned(),

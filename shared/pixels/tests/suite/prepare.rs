@@ -18,7 +18,7 @@ fn pipeline(operations: impl Into<Vec<Operation>>) -> Pipeline {
 
 /// Returns a pipeline that keeps a square image of this side as it is.
 fn as_it_is(side: u32) -> Pipeline {
-    pipeline([CenterCrop { size: side }.into()])
+    pipeline([CenterCrop::to(side).into()])
 }
 
 fn prepare(source: Source<'_>, pipeline: &Pipeline, draw: Draw) -> Result<Vec<u8>, PixelError> {
@@ -132,10 +132,10 @@ fn crops_that_reach_out_of_the_image_are_surrounded_by_zeros() {
     let out = prepare(source, &as_it_is(5), Draw::default()).unwrap();
     let lit: Vec<usize> = (0..25).filter(|&at| out[at * 3] == 255).collect();
     assert_eq!(lit, [6, 7, 11, 12]);
-    let far = pipeline([RandomCrop { size: 1, padding: 60 }.into()]);
+    let far = pipeline([RandomCrop::padded(1, 60).into()]);
     assert_eq!(prepare(source, &far, Draw::default()), Ok(vec![0; 3]));
     // The following operations treat the zeros as pixels.
-    let resized = pipeline([CenterCrop { size: 6 }.into(), Resize { size: 3 }.into()]);
+    let resized = pipeline([CenterCrop::to(6).into(), Resize::to(3).into()]);
     let out = prepare(source, &resized, Draw::default()).unwrap();
     assert!(out[0] < 64 && out[4 * 3] > 100);
 }
@@ -143,7 +143,7 @@ fn crops_that_reach_out_of_the_image_are_surrounded_by_zeros() {
 #[test]
 fn a_crop_that_does_not_fit_is_the_samples_fault() {
     let image = [1; 2 * 3 * 3];
-    let crop = pipeline([RandomCrop { size: 3, padding: 0 }.into()]);
+    let crop = pipeline([RandomCrop::to(3).into()]);
     let error = prepare(Source::Planar { width: 2, height: 3, bytes: &image }, &crop, Draw::default()).unwrap_err();
     assert_eq!(error.reason(), CorruptReason::Unsupported);
 }
@@ -226,9 +226,9 @@ fn limits_hold_for_every_format() {
 fn the_images_between_the_stages_count_together() {
     // Images of 200 x 200, 100 x 100 and 300 x 300 pixels. Before the first and the third come the rows between the
     // passes. The window of the second operation lies within its image, that of the third reaches out of it.
-    let crop = |size| CenterCrop { size }.into();
-    let grown = RandomResizedCrop { size: 200, scale: [1.0, 1.0], ratio: [1.0, 1.0] }.into();
-    let operations = vec![grown, crop(100), crop(150), Resize { size: 300 }.into(), crop(8)];
+    let crop = |size| CenterCrop::to(size).into();
+    let grown = RandomResizedCrop::within(200, [1.0, 1.0], [1.0, 1.0]).into();
+    let operations = vec![grown, crop(100), crop(150), Resize::to(300).into(), crop(8)];
     let pipeline = pipeline(operations);
     let side = u64::from(SIDE);
     let needed = 3 * (200 * side + 200 * 200 + 100 * 100 + 300 * 150 + 150 * 150 + 300 * 300);
@@ -247,7 +247,7 @@ fn the_images_between_the_stages_count_together() {
 /// The weights of an image of one row take more memory than its pixels.
 #[test]
 fn weights_count_as_memory() {
-    let pipeline = pipeline(vec![RandomResizedCrop { size: 2, scale: [1.0, 1.0], ratio: [65_535.0, 65_535.0] }.into()]);
+    let pipeline = pipeline(vec![RandomResizedCrop::within(2, [1.0, 1.0], [65_535.0, 65_535.0]).into()]);
     let pixels = vec![7; 3 * 100_000];
     let row = Source::Planar { width: 100_000, height: 1, bytes: &pixels };
     let within = |memory_bytes| {
@@ -261,9 +261,9 @@ fn weights_count_as_memory() {
 /// Sixteen passes over a gigabyte each would keep a worker busy for half a minute.
 #[test]
 fn many_large_stages_are_refused_before_any_work() {
-    let grown = |size| RandomResizedCrop { size, scale: [1.0, 1.0], ratio: [1.0, 1.0] }.into();
+    let grown = |size| RandomResizedCrop::within(size, [1.0, 1.0], [1.0, 1.0]).into();
     let mut operations: Vec<Operation> = (0..15).map(|number| grown(18_000 - number)).collect();
-    operations.push(CenterCrop { size: 32 }.into());
+    operations.push(CenterCrop::to(32).into());
     let pipeline = pipeline(operations);
     let pixels = synthetic::photo(SIDE, SIDE, 9);
     let planar = Source::Planar { width: SIDE, height: SIDE, bytes: &pixels };

@@ -24,7 +24,7 @@ fn pixels(hex: &str) -> Vec<u8> {
 fn apply(mut operations: Vec<Operation>, image: &[u8]) -> Vec<u8> {
     let planes: Vec<u8> = (0..3).flat_map(|channel| image.iter().copied().skip(channel).step_by(3)).collect();
     let source = Source::Planar { width: SIDE, height: SIDE, bytes: &planes };
-    operations.push(RandomCrop { size: SIDE, padding: 0 }.into());
+    operations.push(RandomCrop::to(SIDE).into());
     let pipeline = Pipeline::of(operations);
     let mut out = vec![0; pipeline.output().bytes()];
     Preparer::new(Limits::default()).prepare(source, &pipeline, Draw::default(), &mut out).unwrap();

@@ -303,7 +303,7 @@ fn a_file_whose_coefficients_exceed_the_limit_is_judged_by_its_pixels() {
 #[test]
 fn the_end_of_a_file_counts_whatever_is_read_of_it() {
     let mut preparer = Preparer::new(Limits::default());
-    let pipeline = Pipeline::of([RandomResizedCrop { size: 8, scale: [0.05, 0.1], ratio: [1.0, 1.0] }.into()]);
+    let pipeline = Pipeline::of([RandomResizedCrop::within(8, [0.05, 0.1], [1.0, 1.0]).into()]);
     let mut prepare = |file: &[u8], sample_id| {
         let mut out = vec![0; pipeline.output().bytes()];
         let draw = Draw { seed: 1, epoch: 0, sample_id };

@@ -71,7 +71,7 @@ impl Dataset for Mixed {
 
 /// Returns the outcome of each sample in a drive with this agreement.
 fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
-    let pipeline = Pipeline::of([CenterCrop { size: 8 }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(8).into()]);
     let program = Program { pipeline, ..program(policy) };
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).for_drive(agreed);

@@ -63,15 +63,15 @@ fn packed(bench: &Bench, name: &str, format: PackFormat) -> (PathBuf, PackSummar
 }
 
 fn pipelines() -> [Pipeline; 4] {
-    let crop = Operation::from(RandomResizedCrop { size: 24, scale: [0.02, 1.0], ratio: [0.5, 2.0] });
+    let crop = Operation::from(RandomResizedCrop::within(24, [0.02, 1.0], [0.5, 2.0]));
     let flip = Operation::from(RandomHorizontalFlip { p: 0.5 });
-    let exact = Operation::from(RandomCrop { size: 40, padding: 20 });
+    let exact = Operation::from(RandomCrop::padded(40, 20));
     let of = |exif_orientation, operations| Pipeline { exif_orientation, operations };
     [
         of(true, vec![crop.clone(), flip.clone()]),
         of(false, vec![crop]),
         of(false, vec![exact, flip]),
-        of(true, vec![Resize { size: 48 }.into(), CenterCrop { size: 40 }.into()]),
+        of(true, vec![Resize::to(48).into(), CenterCrop::to(40).into()]),
     ]
 }
 
@@ -352,7 +352,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     let prepare = |dataset: &dyn Dataset, index| {
         let mut out = [0; 3 * 8 * 8];
         let draw = Draw::default();
-        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 8 }.into()])).unwrap();
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(8).into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
         SampleReader::default()
             .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
@@ -377,7 +377,7 @@ fn pixels_beyond_the_limits_are_not_read() {
     fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
     let (out, _) = packed(&bench, "out.ddlp", RAW);
     let pack = Pack::open(&out).unwrap();
-    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
+    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(10).into()])).unwrap();
     let mut row = vec![0; pipeline.output().bytes()];
     let mut prepare = |dataset: &dyn Dataset, limits| {
         let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(limits));
@@ -415,7 +415,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not
     // read.
     let row = u64::from(record.width) * 3;
-    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
+    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(10).into()])).unwrap();
     let mut out_row = vec![0; pipeline.output().bytes()];
     let mut prepare = || {
         let mut preparer = Preparer::new(Limits::default());

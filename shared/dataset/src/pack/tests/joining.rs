@@ -68,7 +68,7 @@ impl Blocks for Drive {
 /// Fetches and renders samples together, and compares each with the sample that is prepared alone. Returns the number
 /// of reads of both ways, and what both have read.
 fn fetch(drive: &Drive, pack: &Pack, indices: &[u64]) -> ([usize; 2], [BytesRead; 2]) {
-    let crop = RandomResizedCrop { size: 9, scale: [0.1, 0.6], ratio: [0.7, 1.4] };
+    let crop = RandomResizedCrop::within(9, [0.1, 0.6], [0.7, 1.4]);
     let pipeline = CompiledPipeline::of(&Pipeline::of([crop.into()])).unwrap();
     let draw = |index| Draw { seed: 3, epoch: 1, sample_id: index };
     let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));

@@ -80,7 +80,7 @@ fn packed_of(bench: &Bench, form: StoredForm, (width, height): (u32, u32)) -> (R
 }
 
 fn pipeline() -> CompiledPipeline {
-    CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 40 }.into()])).unwrap()
+    CompiledPipeline::of(&Pipeline::of([CenterCrop::to(40).into()])).unwrap()
 }
 
 fn prepare(pack: &Pack) -> Vec<u8> {
@@ -209,7 +209,7 @@ fn large_pixels_are_left_to_the_thread_that_renders_them() {
     let (side, limits) = (1300, Limits::default());
     let (recorded, pack) = packed_of(&bench, StoredForm::Raw, (side, side));
     for (size, is_fetched) in [(40, true), (side, false)] {
-        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size }.into()])).unwrap();
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(size).into()])).unwrap();
         let fetched = FetchedSample::default();
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
         recorded.take();

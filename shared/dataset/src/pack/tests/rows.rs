@@ -72,12 +72,12 @@ fn packed(bench: &Bench) -> (Box<dyn Dataset>, Counted, Pack) {
 }
 
 fn pipelines() -> [Pipeline; 3] {
-    let crop = RandomResizedCrop { size: 24, scale: [0.02, 0.3], ratio: [0.5, 2.0] };
+    let crop = RandomResizedCrop::within(24, [0.02, 0.3], [0.5, 2.0]);
     let of = |exif_orientation, operations| Pipeline { exif_orientation, operations };
     [
         of(true, vec![crop.clone().into(), RandomHorizontalFlip { p: 0.5 }.into()]),
         of(false, vec![crop.into()]),
-        of(true, vec![Resize { size: 48 }.into(), CenterCrop { size: 40 }.into()]),
+        of(true, vec![Resize::to(48).into(), CenterCrop::to(40).into()]),
     ]
 }
 

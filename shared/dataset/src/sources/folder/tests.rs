@@ -135,7 +135,7 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
     fs::write(&path, b"").unwrap();
     let folder = open(&root).unwrap();
     let fetch_error = || {
-        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 1 }.into()])).unwrap();
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(1).into()])).unwrap();
         let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
         reader
             .prepare(

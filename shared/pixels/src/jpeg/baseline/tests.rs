@@ -250,7 +250,7 @@ fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
 
 /// Returns a pipeline of random crops at a small size.
 fn pipeline() -> Pipeline {
-    let operations = vec![RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
+    let operations = vec![RandomResizedCrop::within(24, [0.08, 1.0], [0.75, 4.0 / 3.0]).into()];
     Pipeline { exif_orientation: true, operations }
 }
 

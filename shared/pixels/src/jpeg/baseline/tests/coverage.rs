@@ -174,7 +174,7 @@ fn file_of(layout: Layout) -> Vec<u8> {
 
 #[test]
 fn a_preparer_enters_an_indexed_file_where_its_crop_is() {
-    let pipeline = Pipeline::of([CenterCrop { size: 40 }.into()]);
+    let pipeline = Pipeline::of([CenterCrop::to(40).into()]);
     let prepare = |mut preparer: Preparer, source: Source<'_>| {
         let mut out = vec![0; pipeline.output().bytes()];
         preparer.prepare(source, &pipeline, Draw::default(), &mut out).map(|prepared| (prepared, out))
