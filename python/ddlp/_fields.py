@@ -31,6 +31,6 @@ def _field(name: str, array: Any) -> tuple[str, str, list[int], bytes]:
             f"field {name!r} has elements of the format {view.format!r}, but fields are int64, float32, float16 or "
             "uint8: convert it, as by array.astype('float32')"
         )
-    if view.ndim == 0:
+    if not view.shape:
         raise ConfigurationError(f"field {name!r} is one number, but needs a value for each sample")
     return name, dtype, list(view.shape[1:]), view.tobytes()

@@ -59,7 +59,7 @@ def test_a_pickled_loader_keeps_its_fields(pack):
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"number": numpy.arange(SAMPLES - 1)}, "'number|\"number\""),
+        ({"number": numpy.arange(SAMPLES - 1)}, '\'number|"number"'),
         ({"number": numpy.arange(SAMPLES, dtype=numpy.float64)}, "astype"),
         ({"number": [1, 2]}, "'number' is no array"),
         ({"number": numpy.array(3)}, "is one number"),
