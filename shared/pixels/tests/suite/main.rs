@@ -3,6 +3,7 @@
 mod boxes;
 mod draws;
 mod formats;
+mod geometry;
 mod inspect;
 mod prepare;
 mod values;
