@@ -22,8 +22,7 @@ class ArrowTable:
     table: Any
     """Any object with `__arrow_c_stream__`, such as a table of polars, or one of `pyarrow.parquet.read_table`."""
     image: str | None = None
-    """Column of the images: binary, or structs with a field `bytes` and, for rows without bytes, a field `path`.
-    Default: the only such column, or "image". A column of text with paths can be named too."""
+    """Column of images: binary, paths, or structs (`bytes`, `path`). Default: the only one such, or "image"."""
     label: str | None = None
     """Column of the labels: whole numbers from 0. Default: the only such column, or "label"."""
     classes: Sequence[str] = ()

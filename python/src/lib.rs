@@ -5,7 +5,8 @@
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
 //!   files.
-//! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's exceptions.
+//! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
+//!   exceptions.
 //!
 //! The Python code in `ddlp/` has everything that needs no Rust: options, epochs, states, NumPy and PyTorch.
 #![deny(unsafe_code)]

@@ -30,8 +30,8 @@ const DRIVES_MAX: usize = 64;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LoaderOptions {
-    /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files; or the address of a drive
-    /// that holds a pack.
+    /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files; or the
+    /// address of a drive that holds a pack.
     pub dataset: Option<PathBuf>,
     /// Table of fields beside the dataset, as comma-separated values: the first column names each sample, with or
     /// without its extension, and each other column is a field of every batch. The column `label` takes the place of

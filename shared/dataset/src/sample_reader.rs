@@ -10,8 +10,8 @@
 //! a part of the file is damaged, or cannot be decoded alone.
 //!
 //! One thread may do all of that for a sample ([`SampleReader::prepare`]), or one thread fetches and another one
-//! renders ([`SampleReader::fetch`], several samples at a time, and [`SampleReader::render`]). These two give up in rare
-//! cases, such as damage: the caller then calls [`SampleReader::prepare`].
+//! renders ([`SampleReader::fetch`], several samples at a time, and [`SampleReader::render`]). These two give up in
+//! rare cases, such as damage: the caller then calls [`SampleReader::prepare`].
 
 mod ahead;
 mod bytes;

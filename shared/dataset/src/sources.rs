@@ -80,7 +80,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         "bin" => Ok(Box::new(Cifar::open(path)?)),
         _ => Err(OpenError::Unrecognized {
             path: path.to_owned(),
-            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, or a list of files (.csv)",
+            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards or a list of files \
+                   (.csv)",
         }),
     }
 }

@@ -108,8 +108,8 @@ impl Drop for Answering {
             return;
         }
         self.ends.store(true, Ordering::Release);
-        // Closing the descriptor would neither wake the thread nor end what a forked process has inherited. The standard
-        // library has this system call for streams only.
+        // Closing the descriptor would neither wake the thread nor end what a forked process has inherited. The
+        // standard library has this system call for streams only.
         let ended = self.socket.try_clone().and_then(|socket| TcpStream::from(socket).shutdown(Shutdown::Both));
         if ended.is_ok()
             && let Some(thread) = self.thread.take()

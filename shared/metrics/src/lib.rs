@@ -1,10 +1,11 @@
 //! Figures for Prometheus over HTTP: a page that is made for each request.
 //!
-//! A server answers one request at a time, whatever its path, and closes the connection. [`MetricsServer`] listens at an
-//! address and has no authentication: whoever can reach the address can read the figures. [`LocalServer`] listens at a
-//! socket that only programs of the same user on the same machine find and reach.
+//! A server answers one request at a time, whatever its path, and closes the connection. [`MetricsServer`] listens at
+//! an address and has no authentication: whoever can reach the address can read the figures. [`LocalServer`] listens at
+//! a socket that only programs of the same user on the same machine find and reach.
 //!
-//! - `answering`: the server's side of a connection. `local`: the servers of this machine. `reading`: the client's side.
+//! - `answering`: the server's side of a connection. `local`: the servers of this machine. `reading`: the client's
+//!   side.
 #![forbid(unsafe_code)]
 
 mod answering;

@@ -1,5 +1,5 @@
-//! Each operation on an image of 224 × 224 pixels in memory, which stays as it is: the result is another image. "copy" is
-//! the pipeline without an operation. `bench/operations` shows the same beside torchvision and Pillow.
+//! Each operation on an image of 224 × 224 pixels in memory, which stays as it is: the result is another image. "copy"
+//! is the pipeline without an operation. `bench/operations` shows the same beside torchvision and Pillow.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ddlp_pixels::ops::{

@@ -34,9 +34,9 @@ for_levels! {
     blend_with_gray = blend_values(pixels: &mut [u8], factor: f32, rest: f32)
 }
 for_levels! {
-    /// Turns each value v into v + share × (smoothed value − v), within 0 and 255 and without its fraction. `around` has
-    /// the row above, the row itself and the row below, from the pixel before the first one to the pixel behind the last
-    /// one.
+    /// Turns each value v into v + share × (smoothed value − v), within 0 and 255 and without its fraction. `around`
+    /// has the row above, the row itself and the row below, from the pixel before the first one to the pixel behind the
+    /// last one.
     smooth = smooth_values(row: &mut [u8], around: [&[u8]; 3], share: f32)
 }
 for_levels! {

@@ -278,8 +278,8 @@ fn cut_visible(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8])
     })
 }
 
-/// Copies a window of an image, with a border that is made of the image, into `out`, mirrored if `flip` is set. The part
-/// of the image has all pixels of which the window is made.
+/// Copies a window of an image, with a border that is made of the image, into `out`, mirrored if `flip` is set. The
+/// part of the image has all pixels of which the window is made.
 fn copy_with_border(image: &Part<'_>, (window, border): (Window, Border), flip: bool, out: &mut [u8]) {
     let Rect { x: left, y: top, width, .. } = image.part;
     let pixels = image.pixels.as_chunks::<3>().0;

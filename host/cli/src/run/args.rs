@@ -13,14 +13,16 @@ use std::time::Duration;
 /// Run epochs over a dataset: CPU and drive prepare its batches, and each batch is delivered exactly once.
 ///
 /// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files, WebDataset tar shards, or a list of files
-/// (a .csv with the columns path and label). Without further options, a local drive is started on this machine and takes half of the cores. DATASET may also be a drive,
-/// tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this machine needs no copy of the drive's pack, and reads
-/// over NVMe what its CPU prepares. Under the strategy `mte`, the CPU works from the head of an epoch and the drive
-/// from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
+/// (a .csv with the columns path and label). Without further options, a local drive is started on this machine and
+/// takes half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
+/// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. Under the strategy `mte`, the
+/// CPU works from the head of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead
+/// of the CPU.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, or the address of a drive that holds a pack
+    /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, or the address of a drive that holds a
+    /// pack
     pub dataset: PathBuf,
     /// Table of fields beside the dataset, as comma-separated values: its first line names the columns, its first
     /// column the sample (as ddlp inspect does, with or without the extension); each other column is a field of every

@@ -32,8 +32,8 @@ pub(super) struct TcpQueue {
 }
 
 impl TcpQueue {
-    /// Makes a queue for a user who submits up to `depth` commands, beside `reads_max` reads. The pool gets the exchange
-    /// back.
+    /// Makes a queue for a user who submits up to `depth` commands, beside `reads_max` reads. The pool gets the
+    /// exchange back.
     pub(super) fn new(
         controller: Box<dyn Controller>,
         pool: Arc<QueuePool>,

@@ -195,8 +195,8 @@ impl SlotTable {
     }
 }
 
-/// A slot whose payload the consumer reads in place. Dropping it frees the slot, except in a forked process: the slot is
-/// its parent's.
+/// A slot whose payload the consumer reads in place. Dropping it frees the slot, except in a forked process: the slot
+/// is its parent's.
 #[derive(Debug)]
 pub(crate) struct SlotRows {
     table: Arc<SlotTable>,

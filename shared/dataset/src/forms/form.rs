@@ -40,8 +40,8 @@ pub(super) trait Form {
         header.bytes.start..header.detail.end
     }
 
-    /// Adds the first extents that a plan needs to `reads`: [`first_bytes`](Self::first_bytes), and whatever follows from the
-    /// header alone.
+    /// Adds the first extents that a plan needs to `reads`: [`first_bytes`](Self::first_bytes), and whatever follows
+    /// from the header alone.
     ///
     /// # Errors
     ///

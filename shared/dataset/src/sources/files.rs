@@ -1,8 +1,8 @@
 //! Files below a folder, in a fixed order, as samples: what an image folder and a list of files have in common.
 //!
 //! If a file is gone, or has been written to since it was listed, the dataset has changed, and the sample is
-//! unavailable. If the root or a folder on the way to the file cannot be read, that is no damage of a file: every sample
-//! in it is unavailable.
+//! unavailable. If the root or a folder on the way to the file cannot be read, that is no damage of a file: every
+//! sample in it is unavailable.
 
 use crate::extent::{make_room, persistently, read_exact};
 use crate::folders::{check_folders, first_missing};

@@ -55,9 +55,9 @@ impl Augmentation {
         self.is_signed() || matches!(self, Self::Posterize | Self::Solarize)
     }
 
-    /// Adds the effect of the change. The magnitude is the tangent of a shear's angle, a distance in pixels, an angle in
-    /// degrees counterclockwise, the difference of a factor from 1, the number of bits that are kept, or the smallest
-    /// value that is inverted.
+    /// Adds the effect of the change. The magnitude is the tangent of a shear's angle, a distance in pixels, an angle
+    /// in degrees counterclockwise, the difference of a factor from 1, the number of bits that are kept, or the
+    /// smallest value that is inverted.
     pub fn add(self, magnitude: f64, sampling: Sampling, effects: &mut impl Effects) {
         if self.is_signed() && magnitude == 0.0 {
             return;

@@ -126,7 +126,8 @@ impl<'de> Deserialize<'de> for Shear {
     }
 }
 
-/// Red, green and blue of the pixels outside an image, from 0 to 255. In a description, one number stands for all three.
+/// Red, green and blue of the pixels outside an image, from 0 to 255. In a description, one number stands for all
+/// three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Fill(pub [u8; 3]);
 

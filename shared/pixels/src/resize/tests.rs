@@ -241,7 +241,8 @@ proptest! {
         let part = Rect { x: across.0, y: down.0, width: across.1, height: down.1 };
         let expected = cut(&by_the_other(&pixels, (width, height), (to_width, to_height)), to_width, part, mirrored);
         let rect = Rect { x: 0, y: 0, width, height };
-        let resizing = Resizing { rect, size: (to_width, to_height), interpolation: Interpolation::Bilinear, part, mirrored };
+        let interpolation = Interpolation::Bilinear;
+        let resizing = Resizing { rect, size: (to_width, to_height), interpolation, part, mirrored };
         for level in Level::tested() {
             let mut image = Banded { image: Interleaved { width, height, pixels: &pixels }, rows };
             prop_assert!(resized(&mut Scaler::new(level), &mut image, &resizing) == expected, "{:?}", level);
@@ -260,7 +261,8 @@ proptest! {
         let mut scaler = Scaler::default();
         let rect = Rect { x, y, width, height };
         let part = Rect { x: across.1.0, y: down.1.0, width: across.1.1, height: down.1.1 };
-        let resizing = Resizing { rect, size: (across.0, down.0), interpolation: Interpolation::Bilinear, part, mirrored: false };
+        let interpolation = Interpolation::Bilinear;
+        let resizing = Resizing { rect, size: (across.0, down.0), interpolation, part, mirrored: false };
         let mut source = synthetic::photo(size.0, size.1, 3);
         let mut ours = |pixels: &[u8]| {
             let mut image = Interleaved { width: size.0, height: size.1, pixels };

@@ -57,7 +57,8 @@ def main():
         ]:
             parameters = [angle, *translate, scale, *shear]
             text = f"{','.join(map(str, parameters))}:{','.join(map(str, center or []))}"
-            line(f"affine:{name}:{text}:0", functional.affine(pixels, angle, translate, scale, shear, mode, [0.0], center))
+            made = functional.affine(pixels, angle, translate, scale, shear, mode, [0.0], center)
+            line(f"affine:{name}:{text}:0", made)
         right, bottom = WIDTH - 1, HEIGHT - 1
         start = [[0, 0], [right, 0], [right, bottom], [0, bottom]]
         for end in [

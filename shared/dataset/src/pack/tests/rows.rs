@@ -135,8 +135,8 @@ fn crops_have_the_pixels_of_the_source_and_read_only_their_rows() {
     }
 }
 
-/// The photographs have as many pixels as ImageNet's usual ones, and half of their bytes, so that blocks weigh more. One
-/// more row of MCUs above and below each crop would add 5 %.
+/// The photographs have as many pixels as ImageNet's usual ones, and half of their bytes, so that blocks weigh more.
+/// One more row of MCUs above and below each crop would add 5 %.
 #[test]
 fn a_training_crop_asks_for_little_more_than_its_rows() {
     let bench = Bench::new(1, 1);
