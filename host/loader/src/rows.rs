@@ -12,10 +12,10 @@ use std::sync::Mutex;
 pub struct RowClaims {
     base: *mut u8,
     row_bytes: usize,
-    state: Mutex<RowState>,
+    state: Mutex<HandedOut>,
 }
 
-struct RowState {
+struct HandedOut {
     /// Rows that were handed out.
     taken: Vec<bool>,
     left: usize,
@@ -58,7 +58,7 @@ impl RowClaims {
         Self {
             base: bytes.as_mut_ptr(),
             row_bytes,
-            state: Mutex::new(RowState {
+            state: Mutex::new(HandedOut {
                 taken: vec![false; rows],
                 left: rows,
                 next: 0,
@@ -87,7 +87,7 @@ impl RowClaims {
         self.hand_out(&mut self.state.lock().expect("no panic while the claims are locked"), range)
     }
 
-    fn hand_out(&self, state: &mut RowState, range: Range<usize>) -> Option<RowsTaken<'_>> {
+    fn hand_out(&self, state: &mut HandedOut, range: Range<usize>) -> Option<RowsTaken<'_>> {
         if state.closed || range.is_empty() {
             return None;
         }

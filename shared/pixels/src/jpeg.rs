@@ -18,7 +18,7 @@ use crate::geometry::Rect;
 use crate::info::{Format, ImageInfo, JpegColor, JpegInfo};
 use crate::large;
 use crate::limits::Limits;
-use crate::rows::{BAND_BYTES, Band, Rows, Sink};
+use crate::rows::{BAND_BYTES, Band, ImageRows, Sink};
 use ffi::{Header, Object, Opened, color_space};
 
 /// Opens a file, and refuses one that this crate does not decode or that exceeds a limit.
@@ -121,7 +121,7 @@ impl<'a, 'b> JpegRows<'a, 'b> {
     }
 }
 
-impl Rows for JpegRows<'_, '_> {
+impl ImageRows for JpegRows<'_, '_> {
     fn size(&self) -> (u32, u32) {
         (self.opened.header.width, self.opened.header.height)
     }

@@ -3,11 +3,11 @@
 use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::limits::Limits;
-use crate::rows::{Band, Rows, Sink};
+use crate::rows::{Band, ImageRows, Sink};
 
 /// A stored image, seen upright.
 pub(crate) struct Upright<'a> {
-    stored: &'a mut dyn Rows,
+    stored: &'a mut dyn ImageRows,
     orientation: u8,
     pixels: &'a mut Vec<u8>,
     limits: Limits,
@@ -15,7 +15,7 @@ pub(crate) struct Upright<'a> {
 
 impl<'a> Upright<'a> {
     /// Wraps an image; `orientation` is EXIF's, 1 to 8.
-    pub fn new(stored: &'a mut dyn Rows, orientation: u8, pixels: &'a mut Vec<u8>, limits: Limits) -> Self {
+    pub fn new(stored: &'a mut dyn ImageRows, orientation: u8, pixels: &'a mut Vec<u8>, limits: Limits) -> Self {
         assert!((1..=8).contains(&orientation));
         Self { stored, orientation, pixels, limits }
     }
@@ -52,7 +52,7 @@ pub(crate) fn upright_size(stored: (u32, u32), orientation: u8) -> (u32, u32) {
     if transposes(orientation) { (stored.1, stored.0) } else { stored }
 }
 
-impl Rows for Upright<'_> {
+impl ImageRows for Upright<'_> {
     fn size(&self) -> (u32, u32) {
         upright_size(self.stored.size(), self.orientation)
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::jpeg::baseline::{BaselineDecoder, BaselineRows, Coded};
 use crate::row_index::RowIndex;
-use crate::rows::Rows;
+use crate::rows::ImageRows;
 
 /// A part of an intact JPEG: its header, and the bytes that a crop needs.
 #[derive(Clone, Copy, Debug)]

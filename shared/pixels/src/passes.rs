@@ -13,7 +13,7 @@ use crate::limits::{Limits, Scratch};
 use crate::mirror::mirror;
 use crate::ops::Cutout;
 use crate::resize::Scaler;
-use crate::rows::{Interleaved, Part, Rows};
+use crate::rows::{ImageRows, Interleaved, Part};
 use crate::steps::{Change, Step, Steps};
 use crate::warp::{Warp, WarpMemory, Warped};
 
@@ -60,7 +60,7 @@ impl Passes {
     /// Takes an image through the passes that are planned for its size.
     pub fn run(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         plan: &PassPlan,
         limits: Limits,
         out: &mut [u8],
@@ -92,7 +92,7 @@ impl Passes {
     /// Writes a whole image to `out`, resized to `size` if that differs.
     pub fn whole(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         size: (u32, u32),
         limits: Limits,
         out: &mut [u8],
@@ -108,7 +108,7 @@ impl Passes {
     /// Makes the rectangle that the next pass reads.
     fn pass(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         pass: &Pass,
         (warp, changes): (Option<&Warp>, &[Change]),
         limits: Limits,
@@ -149,7 +149,7 @@ impl Passes {
     /// Warps, cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of values need.
     fn shift(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         pass: &Pass,
         warp: Option<&Warp>,
         limits: Limits,
@@ -168,7 +168,7 @@ impl Passes {
 
     fn shift_unwarped(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         pass: &Pass,
         limits: Limits,
         out: &mut [u8],
@@ -233,7 +233,7 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
 
 /// Copies a window of an image, with its border, into `out`, mirrored if `flip` is set. `bordered` is scratch memory.
 fn cut(
-    image: &mut dyn Rows,
+    image: &mut dyn ImageRows,
     (window, border): (Window, Border),
     flip: bool,
     bordered: &mut Vec<u8>,
@@ -256,7 +256,7 @@ fn cut(
 }
 
 /// Copies the part of a window that lies within the image into `out`, mirrored if `flip` is set.
-fn cut_visible(image: &mut dyn Rows, window: Window, flip: bool, out: &mut [u8]) -> Result<(), PixelError> {
+fn cut_visible(image: &mut dyn ImageRows, window: Window, flip: bool, out: &mut [u8]) -> Result<(), PixelError> {
     let row_bytes = window.width as usize * 3;
     let Some(rect) = window.visible(image.size()) else { return Ok(()) };
     let before = (i64::from(rect.x) - window.x) as usize;

@@ -20,7 +20,7 @@ use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
 use crate::interleave::{LANES, NONE, pixels, rgb_from_planes};
 use crate::level::Level;
-use crate::rows::{Band, Rows, Sink};
+use crate::rows::{Band, ImageRows, Sink};
 
 /// An image of three planes in memory.
 pub(crate) struct Planes<'a> {
@@ -56,7 +56,7 @@ impl<'a> Planes<'a> {
     }
 }
 
-impl Rows for Planes<'_> {
+impl ImageRows for Planes<'_> {
     fn size(&self) -> (u32, u32) {
         (self.width, self.height)
     }

@@ -21,7 +21,7 @@ use crate::planar::Planes;
 use crate::raster;
 use crate::raw::RawRows;
 use crate::rendered::{Prepared, Rendered};
-use crate::rows::{Interleaved, Rows};
+use crate::rows::{ImageRows, Interleaved};
 use crate::source::Source;
 use jpeg_decoders::JpegDecoders;
 use std::mem;
@@ -131,7 +131,7 @@ impl Preparer {
             return rendered;
         }
         let (limits, turns) = (self.limits, plan.turns());
-        let run = |rows: &mut dyn Rows, passes: &mut Passes| {
+        let run = |rows: &mut dyn ImageRows, passes: &mut Passes| {
             let plan = plan.passes(rows.size())?;
             passes.run(rows, plan, limits, out)
         };
@@ -174,7 +174,7 @@ impl Preparer {
         &mut self,
         source: Source<'_>,
         upright: bool,
-        run: impl FnMut(&mut dyn Rows, &mut Passes) -> Result<(), PixelError>,
+        run: impl FnMut(&mut dyn ImageRows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
         let outcome = self.open(source, if upright { source.orientation() } else { 1 }, run);
         self.trim();
@@ -185,12 +185,12 @@ impl Preparer {
         &mut self,
         source: Source<'_>,
         orientation: u8,
-        mut run: impl FnMut(&mut dyn Rows, &mut Passes) -> Result<(), PixelError>,
+        mut run: impl FnMut(&mut dyn ImageRows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
         let Self { limits, level, jpeg, scratch, .. } = self;
         let Scratch { band, whole, native, upright, passes } = scratch;
         let limits = *limits;
-        let mut run = |rows: &mut dyn Rows| match orientation {
+        let mut run = |rows: &mut dyn ImageRows| match orientation {
             1 => run(rows, passes),
             _ => run(&mut Upright::new(rows, orientation, upright, limits), passes),
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::error::PixelError;
 use crate::geometry::Rect;
-use crate::rows::{BAND_BYTES, Band, Rows, Sink};
+use crate::rows::{BAND_BYTES, Band, ImageRows, Sink};
 
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = 4;
@@ -117,7 +117,7 @@ impl<'a> RawRows<'a> {
     }
 }
 
-impl Rows for RawRows<'_> {
+impl ImageRows for RawRows<'_> {
     fn size(&self) -> (u32, u32) {
         (self.0.width, self.0.height)
     }

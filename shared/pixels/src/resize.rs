@@ -20,7 +20,7 @@ use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::level::Level;
 use crate::limits::Limits;
-use crate::rows::{Band, Rows};
+use crate::rows::{Band, ImageRows};
 use crate::warp::Interpolation;
 use columns::{Columns, ROWS_AT_ONCE};
 use weights::Weights;
@@ -101,7 +101,7 @@ impl Scaler {
     /// Resizes into `out`, rows of RGB as wide as `resizing.part`.
     pub fn resize(
         &mut self,
-        image: &mut dyn Rows,
+        image: &mut dyn ImageRows,
         resizing: &Resizing,
         limits: Limits,
         out: &mut [u8],

@@ -13,7 +13,7 @@ use crate::geometry::Rect;
 use crate::jpeg;
 use crate::jpeg::baseline::{BaselineDecoder, Checkpoints, Coded, Depth, LeftToLibjpeg, Region, Sampling};
 use crate::orientation;
-use crate::rows::Rows;
+use crate::rows::ImageRows;
 
 const VERSION: u8 = 1;
 /// Bytes of a checksum.

@@ -30,7 +30,7 @@ impl Band<'_> {
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(Band<'_>) -> Result<(), PixelError>;
 
 /// An image that can be read by rectangles.
-pub(crate) trait Rows {
+pub(crate) trait ImageRows {
     /// Returns width and height.
     fn size(&self) -> (u32, u32);
 
@@ -51,7 +51,7 @@ pub(crate) struct Interleaved<'a> {
     pub pixels: &'a [u8],
 }
 
-impl Rows for Interleaved<'_> {
+impl ImageRows for Interleaved<'_> {
     fn size(&self) -> (u32, u32) {
         (self.width, self.height)
     }
@@ -73,7 +73,7 @@ pub(crate) struct Part<'a> {
     pub pixels: &'a [u8],
 }
 
-impl Rows for Part<'_> {
+impl ImageRows for Part<'_> {
     fn size(&self) -> (u32, u32) {
         self.size
     }

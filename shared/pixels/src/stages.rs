@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::passes::{PassPlan, Passes};
 use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
-use crate::rows::{Band, Interleaved, Rows};
+use crate::rows::{Band, ImageRows, Interleaved};
 use crate::steps::Steps;
 use crate::warp::Interpolation;
 
@@ -105,7 +105,7 @@ impl Stages {
 }
 
 /// Reads the bands, and one byte of each.
-fn drain(rows: &mut dyn Rows, part: Cut) -> u64 {
+fn drain(rows: &mut dyn ImageRows, part: Cut) -> u64 {
     let mut sum = 0;
     let mut sink = |band: Band<'_>| {
         sum += u64::from(band.pixels[0]);

@@ -212,7 +212,7 @@ struct Watched {
     read: Vec<Rect>,
 }
 
-impl Rows for Watched {
+impl ImageRows for Watched {
     fn size(&self) -> (u32, u32) {
         self.size
     }

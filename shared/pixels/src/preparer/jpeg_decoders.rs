@@ -7,10 +7,10 @@ use crate::large;
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::rendered::Prepared;
-use crate::rows::Rows;
+use crate::rows::ImageRows;
 
 /// Work on an opened image.
-type Run<'r> = &'r mut dyn FnMut(&mut dyn Rows) -> Result<(), PixelError>;
+type Run<'r> = &'r mut dyn FnMut(&mut dyn ImageRows) -> Result<(), PixelError>;
 
 /// Limit on the memory for a file's checkpoints: `CHECKPOINT_SHARE` times the file's bytes, plus `CHECKPOINT_BYTES`. A
 /// pack's checkpoints take less than the file's bytes.

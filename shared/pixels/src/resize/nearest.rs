@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Resizing;
 use crate::error::PixelError;
 use crate::limits::Limits;
-use crate::rows::Rows;
+use crate::rows::ImageRows;
 
 /// Returns the pixel among `from` pixels that is nearest to the centre of pixel `at` of `to` pixels, the later one of
 /// two.
@@ -21,7 +21,7 @@ pub fn span(from: u32, to: u32, part: &Range<u32>) -> Range<u32> {
 
 /// Resizes into `out`, rows of RGB as wide as `resizing.part`. `columns` is scratch memory.
 pub fn resize(
-    image: &mut dyn Rows,
+    image: &mut dyn ImageRows,
     resizing: &Resizing,
     columns: &mut Vec<u32>,
     limits: Limits,

@@ -113,7 +113,7 @@ fn is_pillows((largest, mean): (u8, f64)) -> bool {
     largest <= 2 && mean <= 0.1
 }
 
-fn resized(scaler: &mut Scaler, image: &mut dyn Rows, resizing: &Resizing) -> Vec<u8> {
+fn resized(scaler: &mut Scaler, image: &mut dyn ImageRows, resizing: &Resizing) -> Vec<u8> {
     let mut out = vec![0xA5; (resizing.part.width * resizing.part.height * 3) as usize];
     scaler.resize(image, resizing, Limits::default(), &mut out).unwrap();
     out
@@ -165,7 +165,7 @@ struct Banded<'a> {
     rows: u32,
 }
 
-impl Rows for Banded<'_> {
+impl ImageRows for Banded<'_> {
     fn size(&self) -> (u32, u32) {
         self.image.size()
     }

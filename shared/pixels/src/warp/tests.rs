@@ -3,7 +3,7 @@ use super::*;
 use crate::error::PixelError;
 use crate::level::Level;
 use crate::limits::Limits;
-use crate::rows::{Band, Interleaved, Rows, Sink};
+use crate::rows::{Band, ImageRows, Interleaved, Sink};
 use crate::synthetic;
 
 const BILINEAR: Sampling = Sampling { interpolation: Interpolation::Bilinear, fill: [200, 100, 50] };
@@ -139,7 +139,7 @@ fn all_vector_instructions_make_the_same() {
 /// An image that comes in bands of a few rows, wider than what was asked for.
 struct Bands<'a>((u32, u32), &'a [u8]);
 
-impl Rows for Bands<'_> {
+impl ImageRows for Bands<'_> {
     fn size(&self) -> (u32, u32) {
         self.0
     }
@@ -163,7 +163,7 @@ fn images_in_bands_are_warped_alike() {
     for warp in warps(size) {
         let expected = warped(&warp, size, &pixels);
         let mut whole_image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
-        for image in [&mut whole_image as &mut dyn Rows, &mut Bands(size, &pixels)] {
+        for image in [&mut whole_image as &mut dyn ImageRows, &mut Bands(size, &pixels)] {
             let mut seen: Vec<u8> = Vec::new();
             let mut warped = Warped::new(image, &warp, &mut memory, Limits::default());
             assert_eq!(warped.size(), warp.size());

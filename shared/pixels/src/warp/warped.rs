@@ -6,7 +6,7 @@ use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
 use crate::level::Level;
 use crate::limits::Limits;
-use crate::rows::{BAND_BYTES, Band, Rows, Sink};
+use crate::rows::{BAND_BYTES, Band, ImageRows, Sink};
 
 /// Reusable memory of a warped image.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl WarpMemory {
 
 /// An image as a warp shows it. Holds only the part of the image in memory that a read needs.
 pub(crate) struct Warped<'a> {
-    image: &'a mut dyn Rows,
+    image: &'a mut dyn ImageRows,
     warp: &'a Warp,
     memory: &'a mut WarpMemory,
     limits: Limits,
@@ -38,7 +38,7 @@ pub(crate) struct Warped<'a> {
 
 impl<'a> Warped<'a> {
     /// Wraps an image.
-    pub fn new(image: &'a mut dyn Rows, warp: &'a Warp, memory: &'a mut WarpMemory, limits: Limits) -> Self {
+    pub fn new(image: &'a mut dyn ImageRows, warp: &'a Warp, memory: &'a mut WarpMemory, limits: Limits) -> Self {
         Self { image, warp, memory, limits }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Warped<'a> {
     }
 }
 
-impl Rows for Warped<'_> {
+impl ImageRows for Warped<'_> {
     fn size(&self) -> (u32, u32) {
         self.warp.size
     }
@@ -83,7 +83,7 @@ impl Rows for Warped<'_> {
 /// Hands a rectangle of an image to `take`, or nothing of the image if it is `None`. Copies the rectangle into `read`
 /// if the image comes in several bands.
 fn with_view(
-    image: &mut dyn Rows,
+    image: &mut dyn ImageRows,
     rect: Option<Rect>,
     read: &mut Vec<u8>,
     limits: Limits,

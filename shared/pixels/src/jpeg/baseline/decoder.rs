@@ -13,7 +13,7 @@ use super::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
 use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::level::Level;
-use crate::rows::{Rows, Sink};
+use crate::rows::{ImageRows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed. Even, since blocks are transformed in pairs.
 const GROUP: u32 = 16;
@@ -168,7 +168,7 @@ pub struct BaselineRows<'a> {
     pub depth: Depth,
 }
 
-impl Rows for BaselineRows<'_> {
+impl ImageRows for BaselineRows<'_> {
     fn size(&self) -> (u32, u32) {
         (self.header.width, self.header.height)
     }

@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::ops::RandomResizedCrop;
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
-use crate::rows::Rows;
+use crate::rows::ImageRows;
 use crate::source::Source;
 use crate::synthetic;
 
@@ -30,7 +30,7 @@ use crate::synthetic;
 const LAYOUTS: [Layout; 6] =
     [Layout::Gray, Layout::Yuv444, Layout::Yuv422, Layout::Yuv420, Layout::Yuv440, Layout::Rgb];
 
-fn collect(rows: &mut dyn Rows, rect: Rect) -> Result<Vec<u8>, PixelError> {
+fn collect(rows: &mut dyn ImageRows, rect: Rect) -> Result<Vec<u8>, PixelError> {
     let mut pixels = Vec::new();
     rows.read(rect, &mut |band| {
         (0..band.rows).for_each(|y| pixels.extend_from_slice(band.row(y, rect.width)));

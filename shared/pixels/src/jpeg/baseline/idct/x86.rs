@@ -14,7 +14,7 @@ use super::{
 use crate::level::{Avx2, Sse41};
 
 /// Eight rows of eight numbers, for two blocks.
-type Rows = [__m256i; 8];
+type EightRows = [__m256i; 8];
 
 /// See [`super::transform`].
 pub fn transform(_: Avx2, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
@@ -35,7 +35,7 @@ fn transform_sse41(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
 
 #[target_feature(enable = "avx2")]
 fn transform_avx2(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
-    let quant: Rows = twice(strip.quant);
+    let quant: EightRows = twice(strip.quant);
     let mut sums = _mm256_setzero_si256();
     for number in (0..strip.blocks).step_by(2) {
         let ((left, left_last), (right, right_last)) = (strip.block(number), strip.block(number + 1));
@@ -68,7 +68,7 @@ fn transform_avx2(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
 /// Returns a block's rows in both halves.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn twice(block: &[i16; 64]) -> Rows {
+fn twice(block: &[i16; 64]) -> EightRows {
     std::array::from_fn(|y| both(block, block, y))
 }
 
@@ -90,7 +90,7 @@ fn weights(first: i16, second: i16) -> __m256i {
 /// Combines even and odd parts into outputs 0 to 7, rounded and shifted.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn butterfly<const SHIFT: i32>(even: [__m256i; 4], odd: [__m256i; 4]) -> Rows {
+fn butterfly<const SHIFT: i32>(even: [__m256i; 4], odd: [__m256i; 4]) -> EightRows {
     std::array::from_fn(|i| {
         let sum = if i < 4 { _mm256_add_epi32(even[i], odd[i]) } else { _mm256_sub_epi32(even[7 - i], odd[7 - i]) };
         _mm256_srai_epi32::<SHIFT>(sum)
@@ -100,7 +100,7 @@ fn butterfly<const SHIFT: i32>(even: [__m256i; 4], odd: [__m256i; 4]) -> Rows {
 /// Transforms half of the lanes in one direction, in 32 bits. Inputs come in pairs: 0 and 4, 2 and 6, 1 and 3, 5 and 7.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn half<const SHIFT: i32>(even04: __m256i, even26: __m256i, odd13: __m256i, odd57: __m256i) -> Rows {
+fn half<const SHIFT: i32>(even04: __m256i, even26: __m256i, odd13: __m256i, odd57: __m256i) -> EightRows {
     let round = _mm256_set1_epi32(1 << (SHIFT - 1));
     let sum = _mm256_add_epi32(_mm256_madd_epi16(even04, weights(ONE, ONE)), round);
     let difference = _mm256_add_epi32(_mm256_madd_epi16(even04, weights(ONE, -ONE)), round);
@@ -121,7 +121,7 @@ fn half<const SHIFT: i32>(even04: __m256i, even26: __m256i, odd13: __m256i, odd5
 /// Transforms all lanes in one direction.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn pass<const SHIFT: i32>(input: &Rows) -> Rows {
+fn pass<const SHIFT: i32>(input: &EightRows) -> EightRows {
     let low = |i: usize, j: usize| _mm256_unpacklo_epi16(input[i], input[j]);
     let high = |i: usize, j: usize| _mm256_unpackhi_epi16(input[i], input[j]);
     let low = half::<SHIFT>(low(0, 4), low(2, 6), low(1, 3), low(5, 7));
@@ -132,7 +132,7 @@ fn pass<const SHIFT: i32>(input: &Rows) -> Rows {
 /// Transforms half of the lanes when inputs 4 to 7 are zero. Inputs come in pairs: 0 and 2, 1 and 3.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn corner_half<const SHIFT: i32>(even02: __m256i, odd13: __m256i) -> Rows {
+fn corner_half<const SHIFT: i32>(even02: __m256i, odd13: __m256i) -> EightRows {
     let round = _mm256_set1_epi32(1 << (SHIFT - 1));
     let (outer, inner) = (EVEN_OUTER[0], EVEN_INNER[0]);
     let even = [outer, inner, -inner, -outer]
@@ -164,7 +164,7 @@ fn corner_columns(input: &[__m256i; 4]) -> [__m256i; 4] {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn corner_rows(input: &[__m256i; 4]) -> Rows {
+fn corner_rows(input: &[__m256i; 4]) -> EightRows {
     let low =
         corner_half::<ROW_SHIFT>(_mm256_unpacklo_epi16(input[0], input[2]), _mm256_unpacklo_epi16(input[1], input[3]));
     let high =
@@ -182,7 +182,7 @@ fn sum_of_magnitudes(columns: &[__m256i]) -> __m256i {
 /// Swaps rows and columns.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transposed(rows: Rows) -> Rows {
+fn transposed(rows: EightRows) -> EightRows {
     let [a, b, c, d, e, f, g, h] = rows;
     let pairs = [(a, b), (c, d), (e, f), (g, h)];
     let low = pairs.map(|(a, b)| _mm256_unpacklo_epi16(a, b));
@@ -204,7 +204,7 @@ fn transposed(rows: Rows) -> Rows {
 /// Clamps eight columns to samples and turns them into rows of 16 samples, those of the left block first.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn samples(columns: &Rows) -> [__m256i; 4] {
+fn samples(columns: &EightRows) -> [__m256i; 4] {
     let packed = [(0, 2), (1, 3), (4, 6), (5, 7)].map(|(i, j)| _mm256_packs_epi16(columns[i], columns[j]));
     let [even, odd, more_even, more_odd] = packed;
     let (x01, x23) = (_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd));
