@@ -21,7 +21,7 @@ impl Form for Rows {
     const OPTION: Option<PackOption> =
         Some(PackOption::Jpeg("with an index of their rows, so that a crop reads only its rows"));
     const DETAIL: Option<&'static str> = Some("row index");
-    const REWRITTEN: &'static str = "rewritten into one scan and indexed";
+    const REWRITTEN: &'static str = "rewritten into one scan, with a row index";
     const IS_FILE: bool = true;
 
     fn detail_of(bytes: &Range<u64>, detail_length: u32) -> Range<u64> {

@@ -1,6 +1,7 @@
 //! What can be damaged in a pack.
 
 use super::format::FormatError;
+use crate::pack::StoredForm;
 use crate::{Identity, Location};
 
 /// Damage in a pack.
@@ -46,12 +47,15 @@ pub enum Broken {
     },
     /// The checksum of a sample's detail is wrong.
     #[error(
-        "checkpoints, checksums or row index of sample {name} ({location}): {stored:08x} is stored as their checksum, \
-         {computed:08x} computed"
+        "{} of sample {name} ({location}): the stored checksum is {stored:08x}, the computed one {computed:08x}{}",
+        .form.detail().unwrap_or("detail"),
+        without_detail(*.form)
     )]
     Detail {
         /// The sample.
         index: u64,
+        /// Its form.
+        form: StoredForm,
         /// Its name.
         name: String,
         /// The place of the detail.
@@ -85,6 +89,11 @@ pub enum Broken {
         /// Digest of the sections.
         computed: Identity,
     },
+}
+
+/// Returns what a message says about a sample whose detail is damaged.
+const fn without_detail(form: StoredForm) -> &'static str {
+    if form.is_file() { "; the sample can still be read, since its file alone gives the same pixels" } else { "" }
 }
 
 impl Broken {

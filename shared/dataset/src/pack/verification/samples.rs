@@ -182,7 +182,7 @@ impl Checker<'_> {
         let Some(computed) = self.checksum(record.detail(), buf, |_| ())? else { return Ok(()) };
         if record.detail_crc32c != computed {
             let (location, stored) = (location(record.detail()), record.detail_crc32c);
-            self.found(Broken::Detail { index, name: name(), location, stored, computed });
+            self.found(Broken::Detail { index, form: record.form, name: name(), location, stored, computed });
         }
         Ok(())
     }
