@@ -30,10 +30,10 @@ Drive = Literal["local", "auto"] | str | LocalDrive
 `tcp://HOST:PORT/NQN`, or a LocalDrive."""
 
 
-def described(drives: None | Drive | Sequence[Drive]) -> list[Any]:
-    """Describes drives as the loader's options do."""
+def described(drives: None | Drive | Sequence[Drive]) -> list[Any] | None:
+    """Describes drives as the loader's options do. None leaves the choice to the loader."""
     if drives is None:
-        return []
+        return None
     if isinstance(drives, (str, LocalDrive)):
         drives = [drives]
     return [_described(drive) for drive in drives]

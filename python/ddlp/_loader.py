@@ -100,8 +100,9 @@ class Loader:
             ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
         batch_size: Samples of a global batch, of all ranks together.
         strategy: Order of delivery: "ordered", "mte", "wrr"; or one side alone: "cpu", "csd".
-        drives: None, "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is
-            connected to), an address, or a list of drives.
+        drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is connected
+            to), an address, or a list of drives; an empty list is a run without drives. Default: the drive that holds
+            the dataset, if `dataset` is the address of one; otherwise none.
         threads: Threads of the CPU. Default: the usable cores divided by LOCAL_WORLD_SIZE; half of them with a local
             drive.
         seed: Seed of the order and of all random choices.

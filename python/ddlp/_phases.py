@@ -70,6 +70,12 @@ def _phase(first: int, end: int, pipeline: Pipeline, normalize: Normalize | None
         normalize = pipeline.normalize
     described = None
     if normalize is not None:
-        mean, std = normalize
-        described = {"mean": [float(value) for value in mean], "std": [float(value) for value in std]}
+        try:
+            mean, std = ([float(value) for value in values] for values in normalize)
+        except (TypeError, ValueError):
+            raise ConfigurationError(
+                f"`normalize` is {normalize!r}, but must be mean and standard deviation of the three channels, such as "
+                "ddlp.IMAGENET"
+            ) from None
+        described = {"mean": mean, "std": std}
     return Phase(first, end, pipeline.to_dict(), described)

@@ -2,7 +2,7 @@
 
 mod sample;
 
-use crate::{Ending, output, text};
+use crate::{Ending, files_only, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
@@ -42,6 +42,7 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
+    files_only::check(&args.file)?;
     let dataset = ddlp_dataset::open(&args.file)?;
     let pack = match dataset.kind() {
         "pack" => Some(Pack::open(&args.file)?),

@@ -15,6 +15,7 @@
 mod bench;
 mod cores;
 mod devices;
+mod files_only;
 mod inspect;
 mod interrupt;
 mod kernel;

@@ -2,7 +2,7 @@
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
-use crate::{Ending, output, text};
+use crate::{Ending, files_only, output, text};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -115,6 +115,7 @@ fn jpeg_help() -> String {
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
+    files_only::check(&args.source)?;
     let source = ddlp_dataset::open(&args.source)?;
     output::Files::default().writes("OUT", Some(&args.out)).check(&*source, &args.source)?;
     let options = PackOptions {

@@ -74,10 +74,10 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         _ => Before::None,
     };
     let mut options = options::loader_options(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
-    options.drives = drives::drives(args, options.strategy)?;
+    drives::add_drives(args, &mut options)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);
     if finished.is_some() && options.strategy != Strategy::Csd {
-        options.drives.clear();
+        options.drives = Some(Vec::new());
     }
     let dataset = ddlp_host::open_dataset(&args.dataset, &options.host()?).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;

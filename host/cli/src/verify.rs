@@ -2,7 +2,7 @@
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
-use crate::{Ending, output, text};
+use crate::{Ending, files_only, output, text};
 use anyhow::bail;
 use clap::Args;
 use ddlp_dataset::pack::{self, VerifyError, VerifyProgress};
@@ -67,6 +67,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
 /// Refuses what is not a pack, in which there is nothing to verify. A file that cannot be read is left to
 /// [`pack::verify`].
 fn check_kind(path: &Path) -> anyhow::Result<()> {
+    files_only::check(path)?;
     if path.is_dir() {
         bail!("{} is a folder, not a pack: `ddlp pack` makes a pack of it, which you can verify", path.display());
     }

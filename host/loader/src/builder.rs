@@ -46,7 +46,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Uses an opened dataset. A local drive needs [`Self::dataset_path`] as well.
+    /// Uses an opened dataset. [`Self::dataset_path`] is needed as well if a local drive takes part, and names the
+    /// drive that holds the dataset if that drive is to take part by itself.
     pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
         self.dataset = Some(dataset);
         self
@@ -68,8 +69,8 @@ impl LoaderBuilder {
     }
 
     /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards. May also be the
-    /// address of a drive that holds a pack ([`open_dataset`](crate::open_dataset)); add the drive by
-    /// [`drive`](Self::drive) if the drive is also to prepare batches.
+    /// address of a drive that holds a pack ([`open_dataset`](crate::open_dataset)). That drive then also prepares
+    /// batches, unless the strategy is [`Strategy::Cpu`] or the options name drives: [`LoaderOptions::drives`].
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.dataset = Some(path.into());
         self
@@ -121,9 +122,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Adds a drive.
+    /// Adds a drive. Without any, the drive that holds the dataset takes part: [`LoaderOptions::drives`].
     pub fn drive(mut self, drive: DriveSpec) -> Self {
-        self.options.drives.push(drive);
+        self.options.drives.get_or_insert_default().push(drive);
         self
     }
 

@@ -114,7 +114,7 @@ pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use opening::{drive_address, open_dataset};
-pub use options::LoaderOptions;
+pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::LastBatch;
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};

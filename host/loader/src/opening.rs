@@ -5,6 +5,7 @@ mod blocks;
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
+pub(crate) use blocks::LOST_MAX;
 use ddlp_dataset::pack::{FormatError, Pack};
 use ddlp_dataset::{Dataset, OpenError};
 use ddlp_driver::Host;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 /// or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
     let Some(address) = drive_address(place) else {
+        check_no_address(place)?;
         return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());
     };
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
@@ -46,6 +48,20 @@ pub fn drive_address(place: &Path) -> Option<&str> {
     place.to_str().filter(|place| place.starts_with("tcp://") || is_controller(place))
 }
 
+/// Refuses what looks like the address of a drive, but is none.
+fn check_no_address(place: &Path) -> Result<(), LoaderError> {
+    let Some(text) = place.to_str() else { return Ok(()) };
+    let is_node = ["/dev/nvme", "/dev/ng"].iter().any(|node| text.starts_with(node));
+    let reason = if is_node {
+        "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
+    } else if text.contains("://") && !place.exists() {
+        "a dataset is a path, or the address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
+    } else {
+        return Ok(());
+    };
+    Err(LoaderError::Options(format!("{text} is not a dataset: {reason}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +74,22 @@ mod tests {
         for file in ["/dev/nvme0n1", "/dev/nvme", "/dev/ng0n1", "/data/nvme0", "tcp", "photos.ddlp"] {
             assert_eq!(drive_address(Path::new(file)), None, "{file}");
         }
+    }
+
+    #[test]
+    fn what_is_almost_the_address_of_a_drive_is_refused_with_what_helps() {
+        for (place, part) in [
+            ("/dev/nvme0n1", "`ddlp devices`"),
+            ("/dev/ng0n1", "/dev/nvmeX"),
+            ("rdma://10.0.0.7", "tcp://HOST:PORT/NQN"),
+            ("http://10.0.0.7/photos.ddlp", "a path"),
+        ] {
+            let error = open_dataset(Path::new(place), &Host::system()).map(drop).expect_err(place);
+            let said = error.to_string();
+            assert!(matches!(error, LoaderError::Options(_)), "{said}");
+            assert!(said.contains(place) && said.contains(part), "{said}");
+        }
+        let error = open_dataset(Path::new("/no/such.ddlp"), &Host::system()).map(drop).unwrap_err();
+        assert!(matches!(error, LoaderError::Dataset(_)), "{error}");
     }
 }

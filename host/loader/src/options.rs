@@ -5,13 +5,15 @@ mod allowed;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
 use crate::max_corrupt::MaxCorrupt;
+use crate::opening::drive_address;
 use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
 use crate::state::LoaderState;
+pub use allowed::BUFFERS_MAX;
 use allowed::{check_range, refused};
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_driver::Host;
+use ddlp_driver::{Host, Target};
 use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -53,8 +55,9 @@ pub struct LoaderOptions {
     /// Order of delivery, and the prongs that take part. Default [`Strategy::Ordered`].
     #[serde(with = "lower_case")]
     pub strategy: Strategy,
-    /// Drives. Default: none.
-    pub drives: Vec<DriveSpec>,
+    /// Drives. An empty list is a run without drives. Default: the drive that holds the dataset, if
+    /// [`dataset`](Self::dataset) is the address of one; otherwise none.
+    pub drives: Option<Vec<DriveSpec>>,
     /// Batches that one drive has in work at a time. Default 2.
     pub drive_depth: usize,
     /// Time that a drive may take for a batch, in seconds where options are written. Default 30 s.
@@ -118,7 +121,7 @@ impl Default for LoaderOptions {
             batch_size: 256,
             epochs: 1,
             strategy: Strategy::default(),
-            drives: Vec::new(),
+            drives: None,
             drive_depth: 2,
             drive_timeout: Duration::from_secs(30),
             drive_optional: false,
@@ -156,8 +159,9 @@ impl LoaderOptions {
         check_range("local_world_size", self.local_world_size.into())?;
         check_range("world_size", self.world_size.into())?;
         check_range("window", self.window.unwrap_or(1) as u64)?;
-        if self.drives.len() > DRIVES_MAX {
-            let drives = self.drives.len();
+        let named = self.drives.as_deref().unwrap_or_default();
+        if named.len() > DRIVES_MAX {
+            let drives = named.len();
             return Err(LoaderError::Options(format!("{drives} drives are given, but {DRIVES_MAX} are possible")));
         }
         if let MaxCorrupt::Percent(percent) = self.max_corrupt
@@ -179,18 +183,26 @@ impl LoaderOptions {
             )));
         }
         self.check_images()?;
-        for (at, drive) in self.drives.iter().enumerate() {
+        for (at, drive) in named.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
-                && self.drives[..at].contains(drive)
+                && named[..at].contains(drive)
             {
                 return Err(LoaderError::Options(format!("drive {address} is named twice")));
             }
+            if let DriveSpec::Remote(address) = drive
+                && let Err(error) = Target::parse(address)
+            {
+                return Err(LoaderError::Options(format!(
+                    "`drives`: {error}; a drive is \"local\", \"auto\", /dev/nvmeX or tcp://HOST:PORT/NQN, and an \
+                     empty list stands for no drive"
+                )));
+            }
         }
         let needs_drive = matches!(self.strategy, Strategy::Csd);
-        if needs_drive && self.drives.is_empty() {
+        if needs_drive && self.drives_taking_part().is_empty() {
             return Err(LoaderError::Options("`strategy=\"csd\"` needs a drive".into()));
         }
-        for drive in &self.drives {
+        for drive in named {
             if let DriveSpec::Local(local) = drive {
                 check_range("threads", local.threads.unwrap_or(1) as u64)?;
                 if !(local.throttle > 0.0 && local.throttle <= 1.0) {
@@ -199,6 +211,12 @@ impl LoaderOptions {
                 if self.dataset.is_none() {
                     let message = "a local drive opens the dataset itself: give the loader its path (`dataset`)";
                     return Err(LoaderError::Options(message.into()));
+                }
+                if let Some(address) = self.dataset_drive() {
+                    return Err(LoaderError::Options(format!(
+                        "a local drive reads the dataset's files on this machine, but the dataset lies on {address} \
+                         alone: leave `drives` out, and that drive takes part"
+                    )));
                 }
             }
         }
@@ -236,12 +254,29 @@ impl LoaderOptions {
         Host::named(nqn).map_err(|error| LoaderError::Options(format!("`host_nqn`: {error}")))
     }
 
+    /// Returns the drives that take part: none under [`Strategy::Cpu`], otherwise those that [`drives`](Self::drives)
+    /// names or, by default, the drive that holds the dataset.
+    pub fn drives_taking_part(&self) -> Vec<DriveSpec> {
+        match (&self.drives, self.strategy) {
+            (_, Strategy::Cpu) => Vec::new(),
+            (Some(named), _) => named.clone(),
+            (None, _) => {
+                self.dataset_drive().map(|address| DriveSpec::Remote(address.to_owned())).into_iter().collect()
+            }
+        }
+    }
+
+    /// Returns the address of the drive that holds the dataset, if the dataset does not lie in files.
+    pub(crate) fn dataset_drive(&self) -> Option<&str> {
+        self.dataset.as_deref().and_then(drive_address)
+    }
+
     /// Returns the drives that take part, each with its name in messages.
-    pub(crate) fn drives_by_name(&self) -> impl Iterator<Item = (String, &DriveSpec)> {
-        let many = self.drives.len() > 1;
-        let taking_part = if self.strategy == Strategy::Cpu { &[] } else { &self.drives[..] };
+    pub(crate) fn drives_by_name(&self) -> impl Iterator<Item = (String, DriveSpec)> {
+        let taking_part = self.drives_taking_part();
+        let many = taking_part.len() > 1;
         (1..).zip(taking_part).map(move |(number, spec)| {
-            let name = match spec {
+            let name = match &spec {
                 DriveSpec::Remote(address) => address.clone(),
                 DriveSpec::Auto => "auto".to_string(),
                 DriveSpec::Local(_) if many => format!("csd {number}"),
@@ -302,7 +337,7 @@ mod tests {
             policy: CorruptPolicy::Replace,
             last: LastBatch::Pad,
             max_corrupt: MaxCorrupt::Percent(2.5),
-            drives: vec![DriveSpec::Auto, DriveSpec::Remote("tcp://a:1/nqn.x".into()), DriveSpec::Local(local)],
+            drives: Some(vec![DriveSpec::Auto, DriveSpec::Remote("tcp://a:1/nqn.x".into()), DriveSpec::Local(local)]),
             drive_timeout: Duration::from_millis(1500),
             dtype: DType::Bf16,
             layout: ImageLayout::Nchw,
@@ -335,7 +370,7 @@ mod tests {
             normalize: Some(Normalize { mean: [0.5; 3], std: [1.0, 1.0, 0.25] }),
             max_corrupt: MaxCorrupt::Samples(17),
             drive_timeout: Duration::from_millis(2500),
-            drives: vec![DriveSpec::Auto, DriveSpec::Remote("/dev/nvme0".into()), DriveSpec::Local(local)],
+            drives: Some(vec![DriveSpec::Auto, DriveSpec::Remote("/dev/nvme0".into()), DriveSpec::Local(local)]),
             ..LoaderOptions::default()
         };
         assert_eq!(options, expected);
@@ -356,6 +391,46 @@ mod tests {
         ] {
             let error = serde_json::from_str::<LoaderOptions>(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_drive_that_holds_the_dataset_takes_part_unless_the_options_say_otherwise() {
+        let auto = || vec![DriveSpec::Auto];
+        for address in ["tcp://h:1/nqn.x", "/dev/nvme3"] {
+            let holder = || vec![DriveSpec::Remote(address.into())];
+            for (dataset, strategy, drives, expected) in [
+                (address, Strategy::Ordered, None, holder()),
+                (address, Strategy::Csd, None, holder()),
+                (address, Strategy::Cpu, None, vec![]),
+                (address, Strategy::Mte, Some(vec![]), vec![]),
+                (address, Strategy::Mte, Some(auto()), auto()),
+                (address, Strategy::Cpu, Some(auto()), vec![]),
+                ("photos.ddlp", Strategy::Ordered, None, vec![]),
+                ("photos.ddlp", Strategy::Ordered, Some(auto()), auto()),
+            ] {
+                let dataset = Some(dataset.into());
+                let options = LoaderOptions { dataset, strategy, drives, ..LoaderOptions::default() };
+                assert_eq!(options.drives_taking_part(), expected, "{options:?}");
+                options.check().unwrap();
+            }
+            let local = Some(vec![DriveSpec::Local(LocalDrive::default())]);
+            let options = LoaderOptions { dataset: Some(address.into()), drives: local, ..LoaderOptions::default() };
+            let said = options.check().unwrap_err().to_string();
+            assert!(said.contains(address) && said.contains("leave `drives` out"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_drive_that_is_no_address_is_a_wrong_option() {
+        for drive in ["none", "usual", "tcp://h", "tcp://h:0/nqn.x", "/etc/nvme0"] {
+            let options = LoaderOptions {
+                dataset: Some("photos.ddlp".into()),
+                drives: Some(vec![DriveSpec::Remote(drive.into())]),
+                ..LoaderOptions::default()
+            };
+            let said = options.check().unwrap_err().to_string();
+            assert!(said.contains("`drives`") && said.contains("\"auto\"") && said.contains("empty list"), "{said}");
         }
     }
 

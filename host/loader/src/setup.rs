@@ -150,7 +150,8 @@ impl RunSetup {
             slot_bytes: layout.total_bytes,
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
-        let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives.len().max(1) as u64;
+        let slot_room =
+            available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives_taking_part().len().max(1) as u64;
         let setup = Self {
             dataset,
             beside,
@@ -196,7 +197,7 @@ impl RunSetup {
         for (name, spec) in options.drives_by_name() {
             let is_read = match spec {
                 DriveSpec::Local(local) => {
-                    let slots = self.local_slots(builder, local);
+                    let slots = self.local_slots(builder, &local);
                     let bytes = u64::from(slots).saturating_mul(self.layout.total_bytes as u64);
                     // A file's pages make room when it is needed.
                     if !matches!(local.results, LocalResults::File(_)) {
@@ -257,15 +258,20 @@ impl RunSetup {
             .drives_by_name()
             .map(|(name, spec)| {
                 let (name, opened) = match spec {
-                    DriveSpec::Remote(address) => (name, self.open_remote(builder, address)),
+                    DriveSpec::Remote(address) => (name, self.open_remote(builder, &address)),
                     DriveSpec::Auto => {
-                        let refused = |reason: String| LoaderError::Drive { drive: name, source: reason.into() };
+                        let holder = builder
+                            .options
+                            .dataset_drive()
+                            .map_or("", |_| "; leave `drives` out, and the drive that holds the dataset takes part");
+                        let refused =
+                            |reason| LoaderError::Drive { drive: name, source: format!("{reason}{holder}").into() };
                         let node = drive::find(&Sysfs::system()).map_err(refused)?;
                         let opened = self.open_remote(builder, &node);
                         (node, opened)
                     }
                     DriveSpec::Local(local) => {
-                        let opened = self.open_local(builder, local, &name);
+                        let opened = self.open_local(builder, &local, &name);
                         (name, opened)
                     }
                 };
@@ -277,7 +283,8 @@ impl RunSetup {
     }
 
     fn open_remote(&self, builder: &LoaderBuilder, address: &str) -> Result<OpenDrive, DriveError> {
-        let endpoint = Endpoint::remote(address, &self.host)?;
+        let mut endpoint = Endpoint::remote(address, &self.host)?;
+        endpoint.holds_dataset = builder.options.dataset_drive() == Some(address);
         let is_tcp = address.starts_with("tcp://");
         let link = if builder.options.drive_optional && is_tcp {
             None

@@ -48,7 +48,7 @@ mod tests {
 
     fn options(strategy: Strategy, drives: usize) -> LoaderOptions {
         let local = DriveSpec::Local(LocalDrive::default());
-        LoaderOptions { strategy, drives: vec![local; drives], ..LoaderOptions::default() }
+        LoaderOptions { strategy, drives: Some(vec![local; drives]), ..LoaderOptions::default() }
     }
 
     fn divided(options: &LoaderOptions, cores: usize) -> (usize, usize) {
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(divided(&options(Strategy::Cpu, 1), 8), (8, 1));
         assert_eq!(divided(&options(Strategy::Csd, 1), 8), (1, 8));
         assert_eq!(divided(&options(Strategy::Ordered, 0), 8).0, 8);
-        let drives = vec![DriveSpec::Remote("tcp://h:1/nqn.x".into())];
+        let drives = Some(vec![DriveSpec::Remote("tcp://h:1/nqn.x".into())]);
         let remote = LoaderOptions { drives, ..options(Strategy::Mte, 0) };
         assert_eq!(divided(&remote, 8).0, 8);
     }

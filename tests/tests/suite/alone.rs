@@ -1,7 +1,7 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm};
-use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
+use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LoaderOptions, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
@@ -32,8 +32,7 @@ fn serve(photos: &Photos) -> Agent {
 
 /// Returns a loader of two epochs over the agent's dataset; the drive takes part if the strategy lets it.
 fn alone(agent: &Agent, strategy: Strategy) -> LoaderBuilder {
-    let builder = loader(Path::new(&agent.url())).epochs(2).strategy(strategy);
-    if strategy == Strategy::Cpu { builder } else { builder.drive(DriveSpec::Remote(agent.url())) }
+    loader(Path::new(&agent.url())).epochs(2).strategy(strategy)
 }
 
 #[test]
@@ -51,8 +50,29 @@ fn every_strategy_delivers_what_it_delivers_from_the_file() {
         }
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, expected, "{strategy}");
+        let prongs: Vec<_> = run.report.prongs.iter().map(|prong| prong.name.clone()).collect();
+        let alone = strategy == Strategy::Cpu;
+        assert_eq!(prongs[1..], if alone { vec![] } else { vec![agent.url()] }, "the drive takes part by itself");
         assert!(run.report.read_blocks_mb >= run.report.read_mb);
         assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn options_may_leave_the_drive_out_or_name_others() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let another = Agent::start(&photos.pack(), &photos.scratch().join("another"), &["--slots", "8"]);
+    for drives in [vec![], vec![another.url()], vec![agent.url(), another.url()]] {
+        let mut options = LoaderOptions::default();
+        options.dataset = Some(agent.url().into());
+        options.batch_size = 8;
+        options.host_nqn = Some("nqn.2024-01.org.example:tests".into());
+        options.drives = Some(drives.iter().cloned().map(DriveSpec::Remote).collect());
+        let run = Run::of(Loader::builder().options(options));
+        run.assert_exactly_once(1, SAMPLES.into());
+        let prongs: Vec<_> = run.report.prongs.iter().skip(1).map(|prong| prong.name.clone()).collect();
+        assert_eq!(prongs, drives);
     }
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
-use ddlp_host::{LastBatch, MaxCorrupt, Strategy};
+use ddlp_host::{BUFFERS_MAX, LastBatch, MaxCorrupt, Strategy};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,8 +72,8 @@ pub struct RunArgs {
     pub step_ms: f64,
 
     /// A drive: local (started here), tcp://HOST:PORT/NQN, /dev/nvmeX (a drive that the kernel is connected to: see
-    /// ddlp devices), auto (the only drive that the kernel is connected to), or none; repeatable [default: local; none
-    /// with --strategy cpu]
+    /// ddlp devices), auto (the only drive that the kernel is connected to), or none; repeatable [default: the
+    /// drive that DATASET names, else local; none with --strategy cpu]
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<DriveChoice>,
     /// NQN by which this host is known to drives at tcp:// addresses, as in their lists of allowed hosts [default: that
@@ -116,11 +116,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Host")]
     pub cores: Option<CoreList>,
     /// Largest number of batches in the host's memory [default: 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..), help_heading = "Host")]
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=BUFFERS_MAX.into()),
+        help_heading = "Host"
+    )]
     pub buffers: Option<u16>,
     /// Number of batches that `ordered` looks ahead [default: as many as buffers and slots hold]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Host")]
-    pub window: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Host")]
+    pub window: Option<u32>,
 
     /// This process's rank, from 0; each rank takes its share of every global batch [default: 0]
     #[arg(long, value_name = "R", help_heading = "Ranks and resuming")]
@@ -405,6 +408,8 @@ mod tests {
             ["--batch", "70000"],
             ["--epochs", "0"],
             ["--threads", "0"],
+            ["--buffers", "1"],
+            ["--buffers", "4097"],
             ["--throttle", "0"],
             ["--throttle", "1.5"],
             ["--throttle", "NaN"],

@@ -2,25 +2,23 @@
 
 use super::args::{DriveChoice, RunArgs};
 use anyhow::bail;
-use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy, drive_address};
+use ddlp_host::{DriveSpec, LoaderOptions, LocalDrive, LocalResults, Strategy, drive_address};
 use std::path::Path;
 
-/// Returns the drives of a run in the order of the command line, and refuses options that would have no effect on them.
-pub fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveSpec>> {
-    let drives = chosen(args, strategy)?;
-    if !drives.contains(&DriveChoice::Local) {
+/// Adds the drives of a run to the loader's options, in the order of the command line, and refuses options that would
+/// have no effect on these drives. If the command line names no drive, a run over files gets a local drive.
+pub fn add_drives(args: &RunArgs, options: &mut LoaderOptions) -> anyhow::Result<()> {
+    let chosen = chosen(args, options.strategy)?;
+    options.drives = chosen.map(|drives| drives.iter().filter_map(|drive| spec(args, drive)).collect());
+    if options.drives.is_none() && options.drives_taking_part().is_empty() {
+        options.drives = Some(vec![DriveSpec::Local(local(args))]);
+    }
+    let drives = options.drives_taking_part();
+    if !drives.iter().any(|drive| matches!(drive, DriveSpec::Local(_))) {
         refuse_local_options(args, &drives)?;
     }
-    let is_tcp = |drive: &DriveChoice| matches!(drive, DriveChoice::At(address) if address.starts_with("tcp://"));
-    let dataset_drive = drive_address(&args.dataset);
-    if dataset_drive.is_some() && drives.contains(&DriveChoice::Local) {
-        bail!(
-            "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
-             --drive out, and that drive takes part",
-            args.dataset.display()
-        );
-    }
-    let is_read_by_tcp = dataset_drive.is_some_and(|address| address.starts_with("tcp://"));
+    let is_tcp = |drive: &DriveSpec| matches!(drive, DriveSpec::Remote(address) if address.starts_with("tcp://"));
+    let is_read_by_tcp = drive_address(&args.dataset).is_some_and(|address| address.starts_with("tcp://"));
     if args.host_nqn.is_some() && !is_read_by_tcp && !drives.iter().any(is_tcp) {
         bail!(
             "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
@@ -33,25 +31,33 @@ pub fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveSpe
              drives, and the run itself starts a local drive"
         );
     }
-    let local = || LocalDrive {
+    Ok(())
+}
+
+/// Returns a drive as the loader's options name it.
+fn spec(args: &RunArgs, drive: &DriveChoice) -> Option<DriveSpec> {
+    match drive {
+        DriveChoice::Local => Some(DriveSpec::Local(local(args))),
+        DriveChoice::Auto => Some(DriveSpec::Auto),
+        DriveChoice::At(address) => Some(DriveSpec::Remote(address.clone())),
+        DriveChoice::None => None,
+    }
+}
+
+/// Returns the local drive that the options describe.
+fn local(args: &RunArgs) -> LocalDrive {
+    LocalDrive {
         agent: args.agent.clone(),
         threads: args.drive_threads.map(usize::from),
         cores: args.drive_cores.clone().unwrap_or_default().0,
         throttle: args.throttle.unwrap_or(1.0),
         slots: args.slots,
         results: args.results.as_deref().map_or(LocalResults::Shared, results),
-    };
-    let spec = |drive: &DriveChoice| match drive {
-        DriveChoice::Local => Some(DriveSpec::Local(local())),
-        DriveChoice::Auto => Some(DriveSpec::Auto),
-        DriveChoice::At(address) => Some(DriveSpec::Remote(address.clone())),
-        DriveChoice::None => None,
-    };
-    Ok(drives.iter().filter_map(spec).collect())
+    }
 }
 
 /// Refuses options of a local drive that would have no effect on another drive.
-fn refuse_local_options(args: &RunArgs, drives: &[DriveChoice]) -> anyhow::Result<()> {
+fn refuse_local_options(args: &RunArgs, drives: &[DriveSpec]) -> anyhow::Result<()> {
     let given = [
         ("--drive-threads", args.drive_threads.is_some()),
         ("--drive-cores", args.drive_cores.is_some()),
@@ -71,8 +77,8 @@ fn refuse_local_options(args: &RunArgs, drives: &[DriveChoice]) -> anyhow::Resul
     bail!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
 }
 
-/// Returns the drives that the command line and the strategy choose.
-fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>> {
+/// Returns the drives that the command line and the strategy choose; `None` if they leave the choice to the loader.
+fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Option<Vec<DriveChoice>>> {
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&DriveChoice::None);
     if none && args.drive.len() > 1 {
@@ -82,7 +88,7 @@ fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>
         Strategy::Cpu if named && !none => {
             bail!("strategy cpu uses no drive: leave --drive out, or choose another strategy")
         }
-        Strategy::Cpu => Ok(Vec::new()),
+        Strategy::Cpu => Ok(Some(Vec::new())),
         strategy if none && strategy == Strategy::Csd => {
             bail!("strategy csd needs a drive: leave --drive none out, or choose strategy cpu")
         }
@@ -92,11 +98,9 @@ fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>
                  out, or choose strategy cpu or ordered"
             )
         }
-        _ if none => Ok(Vec::new()),
-        _ if named => Ok(args.drive.clone()),
-        _ => {
-            Ok(vec![drive_address(&args.dataset).map_or(DriveChoice::Local, |drive| DriveChoice::At(drive.to_owned()))])
-        }
+        _ if none => Ok(Some(Vec::new())),
+        _ if named => Ok(Some(args.drive.clone())),
+        _ => Ok(None),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
-use ddlp_dataset::{Dataset, Drawn, SampleError, SampleReader, StoredAt, Unavailable};
+use ddlp_dataset::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, Unavailable};
 use ddlp_host::LoaderError;
 use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
 use std::io;
@@ -22,6 +22,8 @@ pub struct Given {
 /// The cause, in words.
 enum Cause {
     Sample(String),
+    /// The sample's bytes are not those that were packed.
+    Damage,
     Pipeline(String),
 }
 
@@ -42,6 +44,12 @@ impl Given {
             Cause::Sample(problem) => {
                 (problem, "`ddlp pack` finds all corrupt samples, and `ddlp inspect PACK` lists them".to_string())
             }
+            Cause::Damage => (
+                reason.clone(),
+                "`ddlp verify` finds all damage in a pack (call it where the pack lies): put an intact copy in the \
+                 pack's place, or pack the source again"
+                    .to_string(),
+            ),
             Cause::Pipeline(problem) => {
                 (format!("the pipeline cannot prepare it: {problem}"), "the image itself is not damaged".to_string())
             }
@@ -65,7 +73,12 @@ impl Given {
             Drawn { pipeline: &pipeline, draw },
             &mut row,
         );
-        let Err(SampleError::Pixels(error)) = prepared else { return None };
+        let error = match prepared {
+            Err(SampleError::Pixels(error)) if error.reason() == CorruptReason::Checksum => return Some(Cause::Damage),
+            Err(SampleError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))) => return Some(Cause::Damage),
+            Err(SampleError::Pixels(error)) => error,
+            _ => return None,
+        };
         let is_whole = match self.dataset.sample(index, &mut buf).ok()? {
             Source::Encoded(file) => !matches!(preparer.inspect(file), Verdict::Rejected { .. }),
             _ => true,

@@ -80,7 +80,7 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
     options.threads = args.threads.map(usize::from);
     set(&mut options.cores, args.cores.clone().map(|list| list.0));
     set(&mut options.buffers, args.buffers.map(usize::from));
-    options.window = args.window.map(usize::from);
+    options.window = args.window.map(|batches| batches as usize);
     options.metrics = args.metrics;
     (options.resume, options.replay) = before.history();
     Ok(options)

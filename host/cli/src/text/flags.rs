@@ -7,6 +7,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("buffers", "--buffers"),
     ("drive_optional", "--drive-optional"),
     ("drive_timeout_s", "--drive-timeout"),
+    ("drives", "--drive"),
     ("epoch_samples", "--epoch-samples"),
     ("host_nqn", "--host-nqn"),
     ("max_corrupt", "--max-corrupt"),

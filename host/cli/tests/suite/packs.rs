@@ -46,6 +46,21 @@ fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
     assert!(said.contains(name) && said.contains("1 place damaged"), "{said}");
     let quiet = run(folder, "verify p.ddlp --quiet");
     assert_eq!((quiet.status.code(), stdout(&quiet).as_str()), (Some(1), ""));
+    let said = fail(folder, "run p.ddlp --drive none --quiet");
+    assert!(
+        said.contains("wrong checksum") && said.contains("`ddlp verify`") && said.contains("intact copy"),
+        "{said}"
+    );
+}
+
+#[test]
+fn commands_that_read_files_say_so_when_they_are_given_a_drive() {
+    let home = tempfile::tempdir().unwrap();
+    for command in ["inspect tcp://h:1/nqn.x", "verify tcp://h:1/nqn.x", "verify /dev/nvme0", "pack /dev/nvme0 p.ddlp"]
+    {
+        let said = fail(home.path(), command);
+        assert!(said.contains("is a drive") && said.contains("where the pack lies"), "{command}: {said}");
+    }
 }
 
 #[test]

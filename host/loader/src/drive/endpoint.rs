@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Endpoint {
     /// The agent, if the loader started it.
     pub agent: Option<LocalAgent>,
+    /// Whether the host's CPU reads the dataset from this drive.
+    pub holds_dataset: bool,
     target: Target,
     /// Why the NQN of this host lasts for this run only.
     unkept: Option<HostError>,
@@ -23,7 +25,7 @@ impl Endpoint {
     /// Returns the endpoint of an agent that the loader started. This agent accepts any host, so this host needs no
     /// lasting identity.
     pub fn local(agent: LocalAgent) -> Result<Self, DriverError> {
-        Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent), unkept: None })
+        Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent), holds_dataset: false, unkept: None })
     }
 
     /// Returns the endpoint of an agent that is already running. Over `tcp://` this end is a host of its own, with the
@@ -44,7 +46,7 @@ impl Endpoint {
                 error => Err(error.to_string()),
             })?;
         }
-        Ok(Self { agent: None, target, unkept })
+        Ok(Self { agent: None, holds_dataset: false, target, unkept })
     }
 
     /// Connects to the drive. Passes `watch` the means by which another thread can end the attempt.

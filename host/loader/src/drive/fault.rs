@@ -4,6 +4,7 @@
 use super::link::LinkError;
 use super::local::AgentError;
 use crate::engine::GivenUp;
+use crate::opening::LOST_MAX;
 use crate::schedule::BatchId;
 use ddlp_csd::slot::SlotError;
 use ddlp_driver::DriverError;
@@ -28,6 +29,8 @@ pub(super) enum DriveFault<'a> {
     Slow { id: BatchId, took: Duration, times: f64, is_local: bool },
     /// The association is over.
     Lost(&'a DriverError),
+    /// The association to the drive that alone holds the dataset is over.
+    LostDataset(&'a DriverError),
     /// The association was dropped when the run went to another position, for this reason.
     NotKept(String),
     /// An optional drive could not be reached at the start.
@@ -58,8 +61,8 @@ impl DriveFault<'_> {
             Self::Damaged(..) => "damaged",
             Self::NoMemory(..) => "memory",
             Self::Slow { .. } => "slow",
-            Self::Lost(DriverError::TimedOut { .. }) => "timeout",
-            Self::Lost(_) | Self::NotKept(_) | Self::Away(_) => "lost",
+            Self::Lost(DriverError::TimedOut { .. }) | Self::LostDataset(DriverError::TimedOut { .. }) => "timeout",
+            Self::Lost(_) | Self::LostDataset(_) | Self::NotKept(_) | Self::Away(_) => "lost",
             Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
             Self::AgentRestarted => "restart",
             Self::AgentFails(_) => "start",
@@ -122,6 +125,12 @@ impl fmt::Display for DriveFault<'_> {
                 f,
                 "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; check that the \
                  drive's agent runs and that the network is up"
+            ),
+            Self::LostDataset(error) => write!(
+                f,
+                "{error}; this drive holds the dataset, so the CPU has nothing to prepare until the run has \
+                 reconnected; without a connection for {LOST_MAX:?} the run ends; check that the drive's agent runs \
+                 and that the network is up"
             ),
             Self::NotKept(reason) => write!(
                 f,
@@ -201,6 +210,8 @@ mod tests {
                 "work on this machine",
             ),
             (DriveFault::Lost(&lost), "lost", "connection refused", "tries to reconnect", "agent runs"),
+            (DriveFault::LostDataset(&lost), "lost", "connection refused", "for 60s the run ends", "agent runs"),
+            (DriveFault::LostDataset(&timed_out), "timeout", "Execute Program", "holds the dataset", "network"),
             (
                 DriveFault::Lost(&timed_out),
                 "timeout",

@@ -60,6 +60,11 @@ impl DriveAccess {
         self.endpoint.agent.is_some()
     }
 
+    /// Returns whether the host's CPU reads the dataset from this drive.
+    pub fn holds_dataset(&self) -> bool {
+        self.endpoint.holds_dataset
+    }
+
     /// Records that the drive has finished a batch.
     pub fn worked(&mut self) {
         self.tries = Tries::new(&self.handle);

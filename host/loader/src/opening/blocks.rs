@@ -12,6 +12,7 @@ use ddlp_dataset::FetchDepth;
 use ddlp_dataset::pack::{Blocks, BlocksRead};
 use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
+pub use path::LOST_MAX;
 use path::{DrivePath, Taken};
 use std::cell::RefCell;
 use std::fmt;

@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 /// Most threads of the CPU prong, and of a drive that the loader starts.
 const THREADS_MAX: u64 = 1024;
 /// Most batch buffers.
-const BUFFERS_MAX: u64 = 4096;
+pub const BUFFERS_MAX: u16 = 4096;
 /// Most batches that one drive has in work.
 const DEPTH_MAX: u64 = 32;
 
 /// Least and largest value of each option that is a whole number.
 const RANGES: &[(&str, u64, u64)] = &[
     ("batch_size", 1, ddlp_csd::BATCH_SAMPLES_MAX as u64),
-    ("buffers", 2, BUFFERS_MAX),
+    ("buffers", 2, BUFFERS_MAX as u64),
     ("drive_depth", 1, DEPTH_MAX),
     ("epoch_samples", 1, u32::MAX as u64),
     ("epochs", 1, u32::MAX as u64),
@@ -40,7 +40,6 @@ fn allowed(option: &str) -> Option<String> {
     if let Some((_, least, most)) = RANGES.iter().find(|(name, ..)| *name == option) {
         return Some(match *most {
             u64::MAX => format!("a whole number from {least} on"),
-            most if most == u32::MAX as u64 => format!("a whole number from {least} on"),
             most => format!("a whole number from {least} to {most}"),
         });
     }
@@ -125,6 +124,7 @@ mod tests {
             (r#"{"seed": 1, "batch_size": "many"}"#, r#"`batch_size` is "many", but must be a whole number from 1 to"#),
             (r#"{"batch_size": 0.5}"#, "`batch_size` is 0.5"),
             (r#"{"seed": -1}"#, "`seed` is -1, but must be a whole number from 0 on"),
+            (r#"{"epochs": 5000000000}"#, "`epochs` is 5000000000, but must be a whole number from 1 to 4294967295"),
             (r#"{"max_corrupt": "2x"}"#, r#"such as "1%""#),
             (r#"{"stall_after_s": -1}"#, "`stall_after_s` is -1, but must be a number of seconds, 0 or more"),
             (r#"{"drives": ["auto", {"local": {"threads": "two"}}]}"#, r#"`threads` is "two", but must be a whole"#),

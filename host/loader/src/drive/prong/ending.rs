@@ -43,7 +43,7 @@ impl DriveProng {
         }
         self.slots.put_foreign();
         let held = self.results.keep_held();
-        let fault = DriveFault::Lost(error);
+        let fault = if self.access.holds_dataset() { DriveFault::LostDataset(error) } else { DriveFault::Lost(error) };
         self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
     }
 

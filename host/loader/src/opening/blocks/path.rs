@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest time without a path to the drive before reads fail.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const LOST_MAX: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
@@ -179,7 +179,7 @@ impl DrivePath {
 
     /// Returns the wait of a read that begins now.
     pub fn begin_wait(&self) -> Wait {
-        Wait { interrupts: self.interrupts, until: Instant::now() + PATIENCE }
+        Wait { interrupts: self.interrupts, until: Instant::now() + LOST_MAX }
     }
 
     /// Ends all waits that have begun, and the association with them.
@@ -216,9 +216,9 @@ impl DrivePath {
 /// Returns when reads give up a lost path. Reads in quick succession share one deadline, since several reads may
 /// concern the same sample; a much later read gets a new one.
 fn give_up_at(lost_since: &mut Option<Instant>, now: Instant) -> Instant {
-    let since = lost_since.filter(|since| now < *since + 2 * PATIENCE).unwrap_or(now);
+    let since = lost_since.filter(|since| now < *since + 2 * LOST_MAX).unwrap_or(now);
     *lost_since = Some(since);
-    since + PATIENCE
+    since + LOST_MAX
 }
 
 /// Returns the error of a read when the drive came back with blocks of another size.
@@ -229,7 +229,7 @@ fn blocks_changed(opened: u32, now: u32) -> io::Error {
 /// Returns the error of a read when there has been no path to the drive for too long.
 fn path_lost(error: Option<&DriverError>) -> io::Error {
     let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
-    io::Error::other(format!("there was no path to the drive for {PATIENCE:?}{reason}"))
+    io::Error::other(format!("there was no path to the drive for {LOST_MAX:?}{reason}"))
 }
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
         let (mut lost_since, lost) = (None, Instant::now());
         for (after, expected) in [(0, 1), (30, 1), (59, 1), (61, 1), (119, 1), (120, 3), (150, 3)] {
             let until = give_up_at(&mut lost_since, lost + Duration::from_secs(after));
-            assert_eq!(until, lost + expected * PATIENCE, "after {after} s");
+            assert_eq!(until, lost + expected * LOST_MAX, "after {after} s");
         }
     }
 }
