@@ -128,17 +128,18 @@ impl Resident {
     fn read_neighbours(&self, samples: Range<u64>, pixels: &mut [u8]) -> Option<Vec<bool>> {
         let first = samples.start;
         let read = catch_unwind(AssertUnwindSafe(|| {
+            let fits = |header: &Header, start: u64| {
+                header.form == StoredForm::Planar
+                    && header.size == (self.width, self.height)
+                    && header.bytes == (start..start + self.sample_bytes as u64)
+            };
             let header = self.dataset.header(first).ok()?;
             let begin = header.bytes.start;
-            let mut checksums = Vec::new();
-            for index in samples {
+            let mut checksums = vec![header.crc32c.filter(|_| fits(&header, begin))?];
+            for index in samples.skip(1) {
+                let next = self.dataset.header(index).ok()?;
                 let start = begin + (index - first) * self.sample_bytes as u64;
-                let Header { form, size, bytes, crc32c, .. } = self.dataset.header(index).ok()?;
-                let is_neighbour = bytes == (start..start + self.sample_bytes as u64);
-                if form != StoredForm::Planar || size != (self.width, self.height) || !is_neighbour {
-                    return None;
-                }
-                checksums.push(crc32c?);
+                checksums.push(next.crc32c.filter(|_| fits(&next, start))?);
             }
             let pixels = &mut pixels[..checksums.len() * self.sample_bytes];
             self.dataset.read(first, &header, begin, pixels).ok()?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Time that the thread of a drive has for its end if the run goes on at another position. Covers the end of cancelled
 /// batches, and the admin commands before and after it.
-const KEEP_WITHIN: Duration = Duration::from_secs(4);
+const KEEP_WITHIN: Duration = Duration::from_secs(8);
 /// How often the loader checks whether the threads have ended.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
