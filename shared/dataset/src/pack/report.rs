@@ -305,7 +305,8 @@ pub enum PackError {
         samples: u64,
         /// Number of unreadable samples.
         unreadable_count: u64,
-        /// Number of samples that can be read but not decoded, if [`PackOptions::strict`](super::PackOptions::strict) refuses them.
+        /// Number of samples that can be read but not decoded, if the option [`strict`](super::PackOptions::strict)
+        /// refuses them.
         damaged_count: u64,
         /// The first [`LISTED_MAX`] of each kind.
         listed: Vec<RejectedSample>,
