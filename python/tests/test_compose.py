@@ -32,12 +32,6 @@ def test_supported_transforms_keep_their_parameters(t):
             t.ColorJitter(0.5, (0.5, 2), hue=0.25),
             t.RandomGrayscale(0.25),
             t.RandomSolarize(192.5, 0.25),
-            t.RandomEqualize(0.25),
-            t.RandomAdjustSharpness(1.5, p=0.75),
-            t.Grayscale(3),
-            t.RandAugment(3, magnitude=5, fill=[1, 2, 3]),
-            t.TrivialAugmentWide(interpolation=t.InterpolationMode.BILINEAR),
-            t.AutoAugment(t.AutoAugmentPolicy.SVHN),
             t.Resize(80),
             t.RandomCrop(72, padding=4),
             t.CenterCrop((64, 64)),
@@ -58,12 +52,6 @@ def test_supported_transforms_keep_their_parameters(t):
             ddlp.ColorJitter(0.5, (0.5, 2.0), hue=0.25),
             ddlp.RandomGrayscale(0.25),
             ddlp.RandomSolarize(192.5, 0.25),
-            ddlp.RandomEqualize(0.25),
-            ddlp.RandomAdjustSharpness(1.5, p=0.75),
-            ddlp.Grayscale(3),
-            ddlp.RandAugment(3, magnitude=5, fill=(1, 2, 3)),
-            ddlp.TrivialAugmentWide(interpolation="bilinear"),
-            ddlp.AutoAugment("svhn"),
             ddlp.Resize(80),
             ddlp.RandomCrop(72, padding=4),
             ddlp.CenterCrop(64),
@@ -71,6 +59,35 @@ def test_supported_transforms_keep_their_parameters(t):
     )
     assert composed == expected
     assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+@BOTH
+def test_policies_and_changes_of_values_keep_their_parameters(t):
+    composed = ddlp.Compose(
+        [
+            t.CenterCrop(64),
+            t.RandomEqualize(0.25),
+            t.RandomAdjustSharpness(1.5, p=0.75),
+            t.Grayscale(3),
+            t.RandAugment(3, magnitude=5, fill=[1, 2, 3]),
+            t.TrivialAugmentWide(interpolation=t.InterpolationMode.BILINEAR),
+            t.AutoAugment(t.AutoAugmentPolicy.SVHN),
+            t.PILToTensor(),
+            t.ConvertImageDtype(torch.float32),
+        ]
+    )
+    expected = ddlp.Pipeline(
+        [
+            ddlp.CenterCrop(64),
+            ddlp.RandomEqualize(0.25),
+            ddlp.RandomAdjustSharpness(1.5, p=0.75),
+            ddlp.Grayscale(3),
+            ddlp.RandAugment(3, magnitude=5, fill=(1, 2, 3)),
+            ddlp.TrivialAugmentWide(interpolation="bilinear"),
+            ddlp.AutoAugment("svhn"),
+        ]
+    )
+    assert composed == expected
 
 
 @BOTH
