@@ -112,7 +112,11 @@ impl SampleFields {
         if !is_label && field.kind != FieldKind::Vector {
             return refused(format!("the pipeline or the dataset makes fields of kind {}", field.kind.name()));
         }
-        if field.bytes() > VALUE_BYTES_MAX {
+        let elements = field.shape.iter().try_fold(1usize, |elements, &size| elements.checked_mul(size as usize));
+        if elements == Some(0) {
+            return refused("the value of a sample has no elements: leave the field out".into());
+        }
+        if elements.is_none_or(|elements| elements > VALUE_BYTES_MAX / field.dtype.bytes()) {
             return refused(format!("the value of a sample has more than {VALUE_BYTES_MAX} bytes"));
         }
         if values.len() as u64 != samples * field.bytes() as u64 {
@@ -187,6 +191,8 @@ mod tests {
         assert!(what(&mut fields, vector(LABEL, DType::F32, vec![]), 12).contains("one int64"));
         assert!(what(&mut fields, vector("x", DType::U8, vec![4]), 11).contains("11 bytes are given"));
         assert!(what(&mut fields, vector("x", DType::U8, vec![1 << 20, 2]), 1).contains("more than"));
+        assert!(what(&mut fields, vector("x", DType::U8, vec![u32::MAX; 3]), 1).contains("more than"));
+        assert!(what(&mut fields, vector("x", DType::F32, vec![3, 0]), 0).contains("no elements"));
         assert!(what(&mut fields, Field { name: "x".into(), ..Field::label() }, 24).contains("kind label"));
     }
 }

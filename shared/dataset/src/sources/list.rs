@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
         ));
     };
     let label_at = column("label");
-    let (mut paths, mut labels) = (Vec::new(), Vec::new());
+    let (mut paths, mut labels, mut too_large) = (Vec::new(), Vec::new(), None);
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(unreadable)? {
         let line = record.position().map_or(0, Position::line);
@@ -120,19 +120,19 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
             if record[at].is_empty() {
                 return Err(wrong(line, "the label is empty".into()));
             }
+            if too_large.is_none() && record[at].parse().is_ok_and(|label: usize| label >= CLASSES_MAX) {
+                too_large = Some((line, format!("label {} is not below {CLASSES_MAX}", &record[at])));
+            }
             labels.push(record[at].to_owned());
         }
     }
     if paths.is_empty() {
         return Err(wrong(1, "no line names a file".into()));
     }
-    let number = |label: &String| label.parse::<usize>().ok();
-    let is_too_large = |label: &String| number(label).is_some_and(|label| label >= CLASSES_MAX);
-    if labels.iter().all(|label| number(label).is_some())
-        && let Some(at) = labels.iter().position(is_too_large)
-    {
-        let what = format!("label {} of {} is not below {CLASSES_MAX}", labels[at], paths[at]);
-        return Err(wrong(0, what));
+    // Names of classes may be any numbers.
+    let are_numbers = labels.iter().all(|label| label.parse::<usize>().is_ok());
+    if let Some((line, what)) = too_large.filter(|_| are_numbers) {
+        return Err(wrong(line, what));
     }
     Ok((paths, labels))
 }
@@ -286,7 +286,7 @@ mod tests {
             ("path,label\n", "no line names a file"),
             ("path,label\nx.jpg,1\n,2\n", "line 3: the path is empty"),
             ("path,label\nx.jpg,\n", "line 2: the label is empty"),
-            ("path,label\nx.jpg,9999999\n", "label 9999999 of x.jpg is not below"),
+            ("path,label\nx.jpg,9999999\n", "line 2: label 9999999 is not below"),
             ("path,label\nx.jpg\n", "cannot read the list"),
         ] {
             let error = list(text).1.map(|_| ()).unwrap_err().to_string();
