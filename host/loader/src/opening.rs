@@ -48,7 +48,7 @@ pub fn drive_address(place: &Path) -> Option<&str> {
     place.to_str().filter(|place| place.starts_with("tcp://") || is_controller(place))
 }
 
-/// Refuses what looks like the address of a drive, but is none.
+/// Refuses a path that looks like a drive's address but is not one.
 fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let Some(text) = place.to_str() else { return Ok(()) };
     let is_node = ["/dev/nvme", "/dev/ng"].iter().any(|node| text.starts_with(node));

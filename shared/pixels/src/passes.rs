@@ -30,7 +30,7 @@ pub(crate) struct Passes {
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
     padded: Vec<u8>,
-    /// The part of the image of which a border is made, if it is not of one colour.
+    /// The part of the image that a border is made of, unless the border has one colour.
     bordered: Vec<u8>,
     /// The rectangle that a change of values needs, and the one that it makes.
     needed: Vec<u8>,
@@ -279,7 +279,7 @@ fn cut_visible(image: &mut dyn ImageRows, window: Window, flip: bool, out: &mut 
 }
 
 /// Copies a window of an image, with a border that is made of the image, into `out`, mirrored if `flip` is set. The
-/// part of the image has all pixels of which the window is made.
+/// part of the image has all pixels that the window is made of.
 fn copy_with_border(image: &Part<'_>, (window, border): (Window, Border), flip: bool, out: &mut [u8]) {
     let Rect { x: left, y: top, width, .. } = image.part;
     let pixels = image.pixels.as_chunks::<3>().0;

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// The buffers or slots, all of which the consumer keeps, and their number.
+/// What the consumer keeps entirely, buffers or slots, and how many of them there are.
 pub(crate) enum KeptPlaces {
     Buffers(usize),
     Slots(u32),

@@ -59,7 +59,8 @@ impl FetchedSample {
         &self.memory[ROOM_BYTES..ROOM_BYTES + self.filled]
     }
 
-    /// Makes room in memory for the extents to read next. Gives up the sample if there is none, or nothing to read.
+    /// Makes room in memory for the extents to read next. Gives up the sample if memory is refused, or if there is
+    /// nothing to read.
     pub(super) fn make_room(&mut self) {
         let end = usize::try_from(self.reads.bytes()).ok().and_then(|more| {
             let end = (2 * ROOM_BYTES + self.filled).checked_add(more);
@@ -87,8 +88,8 @@ impl FetchedSample {
 }
 
 impl SampleReader {
-    /// Reads what rendering these samples needs, with many reads at the same time: all those of a round, of which most
-    /// samples need one or two. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
+    /// Reads what rendering these samples needs, in rounds: most samples need one or two. All reads of a round are made
+    /// at the same time. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
     /// they are of several samples. Leaves a sample empty if it lies in memory, if its pixels are large, or if a part
     /// of it is damaged, and maybe all of them if one cannot be read: [`prepare`](Self::prepare) does everything then.
     ///

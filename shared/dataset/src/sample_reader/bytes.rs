@@ -29,7 +29,7 @@ impl BytesRead {
         }
     }
 
-    /// Adds a read, `bytes` of which are those of samples.
+    /// Adds a read. `bytes` of its bytes belong to samples.
     pub(super) fn count_read(&mut self, read: &Range<u64>, bytes: u64) {
         self.bytes += bytes;
         self.block_bytes += read.end.next_multiple_of(BLOCK_BYTES) - read.start / BLOCK_BYTES * BLOCK_BYTES;

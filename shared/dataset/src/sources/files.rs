@@ -44,7 +44,7 @@ impl Files {
         Ok(Self { root: root.to_owned(), root_handle, root_inode, paths, path_ends, stamps })
     }
 
-    /// Makes room for so many more files, whose paths have so many bytes together.
+    /// Makes room for `files` more files, whose paths have `path_bytes` bytes in total.
     pub fn make_room(&mut self, files: usize, path_bytes: usize) -> io::Result<()> {
         make_room(&mut self.paths, path_bytes, "the paths of the samples")?;
         make_room(&mut self.path_ends, files, "the ends of the samples' paths")?;

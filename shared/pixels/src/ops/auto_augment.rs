@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Number of magnitudes.
 const BINS: u32 = 10;
 
-/// Makes up to two changes: one of 25 pairs that were found to suit a dataset, chosen at random, each change of which
-/// has its own probability and magnitude.
+/// Draws one of 25 pairs of changes that were found to suit a dataset. Each change of a pair has a probability and a
+/// magnitude of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoAugment {
