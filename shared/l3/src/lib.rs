@@ -1,0 +1,32 @@
+//! L3: lossless 8-bit RGB and gray images, cut into patches that decode in parallel and by region.
+//!
+//! [`encode`] makes the bytes of an image; [`Decoder`] gives back its pixels, or those of a [`Region`]. [`Index`] is
+//! the part of the bytes that names the place of each patch: a reader that has it can fetch the patches of a region,
+//! and decode the region from them. docs/l3.md describes the format bit by bit.
+//!
+//! Modules: `index` (header and table), `patch` (the bytes of one patch, and how its pixels come back), `predict`
+//! (predictions from the row above), `bits` (fields of n bits), `color` (differences between channels), `encode`,
+//! `decode`.
+//!
+//! Limits: an index has six bytes for each patch, and a patch at least a thirty-second of the bytes of its pixels, so
+//! the memory that decoding takes is bounded by the bytes that are given. Damaged or hostile bytes give an [`Error`].
+#![forbid(unsafe_code)]
+
+mod bits;
+mod color;
+mod decode;
+mod encode;
+mod error;
+mod image;
+mod index;
+mod patch;
+mod planes;
+mod predict;
+mod region;
+
+pub use decode::Decoder;
+pub use encode::{Options, PatchSize, encode};
+pub use error::Error;
+pub use image::Image;
+pub use index::{HEADER_BYTES, Index};
+pub use region::Region;

@@ -1,0 +1,115 @@
+//! Predictions of a row from the row above it, and differences from a prediction.
+
+use crate::planes::{MAX_SIDE, Row};
+
+/// How the pixels of a row follow from the row above: from the pixels `a` above to the left, `b` above, and `c` above
+/// to the right. At the left edge of a patch, `b` takes the place of `a`; at its right edge, that of `c`. The mean of
+/// two pixels is rounded up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Predictor {
+    /// `b`
+    Top = 0,
+    /// `a`
+    TopLeft = 1,
+    /// `c`
+    TopRight = 2,
+    /// The mean of `a` and `b`.
+    LeftMean = 3,
+    /// The mean of `b` and `c`.
+    RightMean = 4,
+    /// The mean of `a` and `c`.
+    OuterMean = 5,
+    /// The mean of `b` and the mean of `a` and `c`.
+    Smooth = 6,
+}
+
+impl Predictor {
+    /// All predictors, in the order of their numbers.
+    pub const ALL: [Self; 7] =
+        [Self::Top, Self::TopLeft, Self::TopRight, Self::LeftMean, Self::RightMean, Self::OuterMean, Self::Smooth];
+
+    /// Returns the predictor with a number.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Predicts the row below `above`, in a patch whose last column is `last`.
+    #[inline(always)]
+    pub fn below(self, above: &Row, last: usize) -> Row {
+        match self {
+            Self::Top => *above,
+            Self::TopLeft => to_left(above),
+            Self::TopRight => to_right(above, last),
+            Self::LeftMean => mean(&to_left(above), above),
+            Self::RightMean => mean(above, &to_right(above, last)),
+            Self::OuterMean => mean(&to_left(above), &to_right(above, last)),
+            Self::Smooth => mean(above, &mean(&to_left(above), &to_right(above, last))),
+        }
+    }
+}
+
+/// Returns each pixel's neighbour to the left.
+#[inline(always)]
+fn to_left(row: &Row) -> Row {
+    let mut left = *row;
+    left[1..].copy_from_slice(&row[..MAX_SIDE - 1]);
+    left
+}
+
+/// Returns each pixel's neighbour to the right.
+#[inline(always)]
+fn to_right(row: &Row, last: usize) -> Row {
+    let mut right = *row;
+    right[..MAX_SIDE - 1].copy_from_slice(&row[1..]);
+    right[last] = row[last];
+    right
+}
+
+#[inline(always)]
+fn mean(a: &Row, b: &Row) -> Row {
+    std::array::from_fn(|x| (u16::from(a[x]) + u16::from(b[x])).div_ceil(2) as u8)
+}
+
+/// What the pixel left of a patch's first row is taken to be.
+pub const BEFORE_FIRST: u8 = 128;
+
+/// Returns the first row of a patch as differences from the pixel to the left.
+#[inline(always)]
+pub fn first_differences(row: &Row) -> Row {
+    let mut left = to_left(row);
+    left[0] = BEFORE_FIRST;
+    differences(row, &left)
+}
+
+/// Does the opposite of `first_differences`.
+#[inline(always)]
+pub fn first_row(differences: &Row) -> Row {
+    let mut left = BEFORE_FIRST;
+    differences.map(|difference| {
+        left = left.wrapping_add(signed(difference));
+        left
+    })
+}
+
+/// Returns the differences of a row from its prediction, modulo 256, as codes: 0, −1, 1, −2, 2, … become 0, 1, 2, 3,
+/// 4, …
+#[inline(always)]
+pub fn differences(row: &Row, prediction: &Row) -> Row {
+    std::array::from_fn(|x| {
+        let difference = row[x].wrapping_sub(prediction[x]) as i8;
+        (difference << 1 ^ difference >> 7) as u8
+    })
+}
+
+/// Does the opposite of `differences`.
+#[inline(always)]
+pub fn row(differences: &Row, prediction: &Row) -> Row {
+    std::array::from_fn(|x| prediction[x].wrapping_add(signed(differences[x])))
+}
+
+/// Returns the difference that a code stands for, modulo 256.
+#[inline(always)]
+fn signed(code: u8) -> u8 {
+    code >> 1 ^ (code & 1).wrapping_neg()
+}
