@@ -1,5 +1,7 @@
 //! Differences between the channels of a pixel.
 
+use std::ops::Range;
+
 use crate::planes::{Plane, Planes};
 
 /// What the first and the third plane of an RGB patch hold.
@@ -13,7 +15,7 @@ pub enum Color {
 }
 
 /// A difference of 0 between two channels. In the middle of the values, so that means of differences do not wrap.
-const NEUTRAL: u8 = 128;
+pub const NEUTRAL: u8 = 128;
 
 impl Color {
     /// Returns the transform with a number.
@@ -32,9 +34,24 @@ pub fn minus_green(channel: &Plane, green: &Plane, height: usize) -> Plane {
     difference
 }
 
+/// Writes columns and rows of an RGB patch as pixels, whose rows are `stride` bytes apart.
+#[inline(always)]
+pub fn write_rgb(
+    planes: &Planes,
+    color: Color,
+    columns: Range<usize>,
+    rows: Range<usize>,
+    target: &mut [u8],
+    stride: usize,
+) {
+    for (y, pixels) in rows.zip(target.chunks_mut(stride)) {
+        write_row(planes, color, y, columns.start, &mut pixels[..3 * columns.len()]);
+    }
+}
+
 /// Writes columns from `begin` on of row `y` as pixels of three bytes, as many as `pixels` has place for.
 #[inline(always)]
-pub fn write_rgb(planes: &Planes, color: Color, y: usize, begin: usize, pixels: &mut [u8]) {
+pub fn write_row(planes: &Planes, color: Color, y: usize, begin: usize, pixels: &mut [u8]) {
     let [red, green, blue] = planes.each_ref().map(|plane| &plane[y][begin..]);
     let channels = red.iter().zip(green).zip(blue);
     for (pixel, ((&red, &green), &blue)) in pixels.chunks_exact_mut(3).zip(channels) {

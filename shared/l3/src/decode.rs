@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use crate::bits::Shifts;
-use crate::color;
-use crate::patch::{self, Parts, SLACK, Shape};
+use crate::patch::{Parts, SLACK};
 use crate::planes::{EMPTY, Planes};
-use crate::{Error, Index, Region};
+use crate::{Error, Index, Level, Region};
 
 /// An image in L3 whose bytes lie in memory.
 #[derive(Clone, Debug)]
@@ -29,6 +27,12 @@ impl<'a> Decoder<'a> {
             return Err(Error::Length { what: "bytes of the L3 image", expected, found });
         }
         Ok(Self { index, bytes })
+    }
+
+    /// Makes the decoder use a set of vector instructions. Every set gives the same pixels.
+    pub fn with_level(mut self, level: Level) -> Self {
+        self.index = self.index.with_level(level);
+        self
     }
 
     /// Returns the image's index.
@@ -107,7 +111,8 @@ impl Index {
         let (columns, rows) = self.patches(region)?;
         self.check_pieces(region, pieces)?;
         check_target(region, self.channels(), pixels.len(), stride)?;
-        let mut worker = Worker { index: self, region, stride, planes: EMPTY, end_of_piece: Vec::new() };
+        let (planes, end_of_piece) = (EMPTY, Vec::new());
+        let mut worker = Worker { index: self, level: self.level(), region, stride, planes, end_of_piece };
         for (row, &piece) in rows.zip(pieces) {
             let mut rest = piece;
             for column in columns.clone() {
@@ -150,6 +155,7 @@ fn check_target(region: Region, channels: usize, bytes: usize, stride: usize) ->
 /// Decodes the patches of a region one after the other.
 struct Worker<'a> {
     index: &'a Index,
+    level: Level,
     region: Region,
     stride: usize,
     planes: Planes,
@@ -175,11 +181,19 @@ impl Worker<'_> {
         let side = self.index.patch_side();
         let columns = overlap(column * side, shape.width, self.region.x, self.region.width);
         let rows = overlap(row * side, shape.height, self.region.y, self.region.height);
-        patch::decode::<Shifts>(&parts, &shape, rows.end, &mut self.planes);
+        for (parts, plane) in parts.planes.iter().zip(&mut self.planes).take(shape.channels) {
+            self.level.decode_plane(parts, &shape, rows.end, plane);
+        }
         let x = (column * side + columns.start - self.region.x) * shape.channels;
         let y = row * side + rows.start - self.region.y;
         let target = &mut pixels[y * self.stride + x..];
-        write(&self.planes, &parts, &shape, columns, rows, target, self.stride);
+        if shape.channels == 3 {
+            self.level.write_rgb(&self.planes, parts.color, columns, rows, target, self.stride);
+        } else {
+            for (row, target) in self.planes[0][rows].iter().zip(target.chunks_mut(self.stride)) {
+                target[..columns.len()].copy_from_slice(&row[columns.clone()]);
+            }
+        }
         Ok(())
     }
 }
@@ -187,23 +201,4 @@ impl Worker<'_> {
 /// Returns the part of `count` pixels from `begin` on that lies in a region, counted from `begin`.
 fn overlap(begin: usize, count: usize, region_begin: usize, region_count: usize) -> Range<usize> {
     region_begin.saturating_sub(begin)..(region_begin + region_count - begin).min(count)
-}
-
-/// Writes rows and columns of a patch to `target`.
-fn write(
-    planes: &Planes,
-    parts: &Parts<'_>,
-    shape: &Shape,
-    columns: Range<usize>,
-    rows: Range<usize>,
-    target: &mut [u8],
-    stride: usize,
-) {
-    for (y, row) in rows.zip(target.chunks_mut(stride)) {
-        let row = &mut row[..columns.len() * shape.channels];
-        match shape.channels {
-            1 => row.copy_from_slice(&planes[0][y][columns.clone()]),
-            _ => color::write_rgb(planes, parts.color, y, columns.start, row),
-        }
-    }
 }

@@ -1,11 +1,10 @@
 //! From pixels to bytes.
 
-use crate::bits::Shifts;
 use crate::patch::Shape;
 use crate::planes::{EMPTY, Planes};
-use crate::{Image, Index};
+use crate::{Image, Index, Level};
 
-mod patch;
+pub(crate) mod patch;
 
 /// How an image is encoded. The choices change the number of bytes and the speed, never the pixels.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +37,12 @@ pub enum PatchSize {
 
 /// Encodes an image.
 pub fn encode(image: Image<'_>, options: Options) -> Vec<u8> {
-    let with_side = |side| encode_with_side(image, side, options.threads);
+    encode_at(Level::best(), image, options)
+}
+
+/// Encodes an image with a set of vector instructions. Every set gives the same bytes.
+pub fn encode_at(level: Level, image: Image<'_>, options: Options) -> Vec<u8> {
+    let with_side = |side| encode_with_side(level, image, side, options.threads);
     match options.patch {
         PatchSize::Side32 => with_side(32),
         PatchSize::Side64 => with_side(64),
@@ -50,16 +54,16 @@ pub fn encode(image: Image<'_>, options: Options) -> Vec<u8> {
     }
 }
 
-fn encode_with_side(image: Image<'_>, side: usize, threads: usize) -> Vec<u8> {
+fn encode_with_side(level: Level, image: Image<'_>, side: usize, threads: usize) -> Vec<u8> {
     let rows = image.height().div_ceil(side);
     let band = rows.div_ceil(threads.max(1));
     let patches: Vec<_> = if band >= rows {
-        encode_rows(image, side, 0..rows)
+        encode_rows(level, image, side, 0..rows)
     } else {
         std::thread::scope(|scope| {
             let bands = (0..rows).step_by(band).map(|begin| {
                 let rows = begin..rows.min(begin + band);
-                scope.spawn(move || encode_rows(image, side, rows))
+                scope.spawn(move || encode_rows(level, image, side, rows))
             });
             let bands: Vec<_> = bands.collect();
             bands.into_iter().flat_map(|band| band.join().expect("encoding does not panic")).collect()
@@ -72,7 +76,7 @@ fn encode_with_side(image: Image<'_>, side: usize, threads: usize) -> Vec<u8> {
 }
 
 /// Encodes rows of patches, patch by patch.
-fn encode_rows(image: Image<'_>, side: usize, rows: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+fn encode_rows(level: Level, image: Image<'_>, side: usize, rows: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let mut planes = EMPTY;
     let mut patches = Vec::with_capacity(rows.len() * image.width().div_ceil(side));
     for y in rows.map(|row| row * side) {
@@ -84,7 +88,7 @@ fn encode_rows(image: Image<'_>, side: usize, rows: std::ops::Range<usize>) -> V
                 channels: image.channels(),
             };
             read_planes(image, x, y, &shape, &mut planes);
-            patches.push(patch::encode::<Shifts>(&planes, &shape));
+            patches.push(level.encode_patch(&planes, &shape));
         }
     }
     patches

@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::patch::{ALIGNMENT, Shape};
-use crate::{Error, Region};
+use crate::{Error, Level, Region};
 
 const MAGIC: [u8; 4] = *b"\x89DL3";
 const VERSION: u8 = 1;
@@ -83,6 +83,7 @@ pub struct Index {
     height: usize,
     channels: usize,
     side: usize,
+    level: Level,
     /// Where each patch begins, from the begin of the image's bytes; then where the last patch ends.
     bounds: Vec<u64>,
     checksums: Vec<u32>,
@@ -125,6 +126,7 @@ impl Index {
             height: header.height.get() as usize,
             channels: header.channels.into(),
             side: header.side.into(),
+            level: Level::best(),
             bounds: Vec::with_capacity(patches + 1),
             checksums: checksums.iter().map(|checksum| checksum.get()).collect(),
         };
@@ -167,6 +169,14 @@ impl Index {
         header.checksum = U32::new(crc32c::crc32c_append(crc32c::crc32c(fields), table));
         bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         bytes
+    }
+
+    pub(crate) fn with_level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.level
     }
 
     /// Returns the image's width in pixels.

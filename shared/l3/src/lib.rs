@@ -6,12 +6,19 @@
 //!
 //! Modules: `index` (header and table), `patch` (the bytes of one patch, and how its pixels come back), `predict`
 //! (predictions from the row above), `bits` (fields of n bits), `color` (differences between channels), `encode`,
-//! `decode`.
+//! `decode`, `level` (which vector instructions the processor has), `avx2` and `avx512` (code for them).
 //!
 //! Limits: an index has six bytes for each patch, and a patch at least a thirty-second of the bytes of its pixels, so
 //! the memory that decoding takes is bounded by the bytes that are given. Damaged or hostile bytes give an [`Error`].
-#![forbid(unsafe_code)]
+//!
+//! Every set of vector instructions gives the same bytes and pixels. Unsafe code calls code for such a set, which a
+//! `level` proves to be present, and moves vectors; only `avx2` and `avx512` allow it.
+#![deny(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bits;
 mod color;
 mod decode;
@@ -19,14 +26,16 @@ mod encode;
 mod error;
 mod image;
 mod index;
+mod level;
 mod patch;
 mod planes;
 mod predict;
 mod region;
 
 pub use decode::Decoder;
-pub use encode::{Options, PatchSize, encode};
+pub use encode::{Options, PatchSize, encode, encode_at};
 pub use error::Error;
 pub use image::Image;
 pub use index::{HEADER_BYTES, Index};
+pub use level::Level;
 pub use region::Region;

@@ -2,7 +2,7 @@
 
 use crate::bits::{Fields, MAX_WIDTH};
 use crate::color::Color;
-use crate::planes::{Plane, Planes, Row};
+use crate::planes::{Plane, Row};
 use crate::predict::{self, Predictor};
 
 /// Columns that share a width.
@@ -115,16 +115,9 @@ fn fields_bytes(widths: &[u8], shape: &Shape) -> Option<usize> {
     fits.then(|| ROWS * sum(pairs) + sum(single))
 }
 
-/// Decodes the first `rows` rows of each plane.
+/// Decodes the first `rows` rows of a plane.
 #[inline(always)]
-pub fn decode<F: Fields>(parts: &Parts<'_>, shape: &Shape, rows: usize, planes: &mut Planes) {
-    for (parts, plane) in parts.planes.iter().zip(planes).take(shape.channels) {
-        decode_plane::<F>(parts, shape, rows, plane);
-    }
-}
-
-#[inline(always)]
-fn decode_plane<F: Fields>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+pub fn decode_plane<F: Fields>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
     let last = shape.width - 1;
     let mut fields = parts.fields;
     let mut above = None;

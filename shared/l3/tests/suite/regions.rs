@@ -1,6 +1,6 @@
 //! A region has the pixels of that part of the image, and needs only the bytes that the index names.
 
-use ddlp_l3::{Decoder, Error, HEADER_BYTES, Index, PatchSize, Region};
+use ddlp_l3::{Decoder, Error, HEADER_BYTES, Index, Level, PatchSize, Region};
 
 use crate::images::{KINDS, Pixels, Random};
 
@@ -34,9 +34,12 @@ fn a_region_has_the_pixels_of_the_image() {
         for _ in 0..10 {
             let region = random_region(&pixels, &mut random);
             let stride = region.width * pixels.channels + random.below(20);
-            let mut decoded = vec![UNTOUCHED; stride * region.height];
-            decoder.decode_region(region, &mut decoded, stride).unwrap();
-            assert!(decoded == cropped(&pixels, region, stride), "image {number} of {size:?}, region {region}");
+            for level in Level::all() {
+                let mut decoded = vec![UNTOUCHED; stride * region.height];
+                decoder.clone().with_level(level).decode_region(region, &mut decoded, stride).unwrap();
+                let expected = cropped(&pixels, region, stride);
+                assert!(decoded == expected, "image {number} of {size:?}, region {region}, {}", level.name());
+            }
         }
     }
 }

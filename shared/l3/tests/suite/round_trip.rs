@@ -1,6 +1,6 @@
 //! What the decoder returns is what the encoder was given.
 
-use ddlp_l3::{Decoder, Options, PatchSize};
+use ddlp_l3::{Decoder, Level, Options, PatchSize};
 use proptest::prelude::*;
 
 use crate::images::{KINDS, Pixels, Random};
@@ -11,7 +11,12 @@ fn check(pixels: &Pixels, patch: PatchSize) {
     let bytes = pixels.encoded(patch);
     let decoder = Decoder::open(&bytes).expect("an encoder's bytes");
     assert_eq!([decoder.width(), decoder.height(), decoder.channels()], [pixels.width, pixels.height, pixels.channels]);
-    assert!(decoder.decode(1).expect("intact patches") == pixels.bytes, "{patch:?}");
+    for level in Level::all() {
+        let decoded = decoder.clone().with_level(level).decode(1).expect("intact patches");
+        assert!(decoded == pixels.bytes, "{patch:?}, {}", level.name());
+        let options = Options { patch, threads: 1 };
+        assert!(ddlp_l3::encode_at(level, pixels.image(), options) == bytes, "{patch:?}, {}", level.name());
+    }
 }
 
 #[test]

@@ -1,0 +1,258 @@
+//! Decoding and encoding with AVX2 and BMI2: a row of 64 columns is two vectors, and one instruction moves the eight
+//! fields of a group.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use crate::bits::{MAX_WIDTH, Shifts};
+use crate::color::{self, Color, NEUTRAL};
+use crate::encode;
+use crate::level::Avx2;
+use crate::patch::{GROUP, PlaneParts, ROWS, Shape};
+use crate::planes::{Plane, Planes, Row};
+use crate::predict::{self, Predictor};
+
+/// Decodes the first `rows` rows of a plane.
+pub fn decode_plane(_: Avx2, parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+    let decode = match parts.predictor {
+        Predictor::Top => decode_by::<{ Predictor::Top as u8 }>,
+        Predictor::TopLeft => decode_by::<{ Predictor::TopLeft as u8 }>,
+        Predictor::TopRight => decode_by::<{ Predictor::TopRight as u8 }>,
+        Predictor::LeftMean => decode_by::<{ Predictor::LeftMean as u8 }>,
+        Predictor::RightMean => decode_by::<{ Predictor::RightMean as u8 }>,
+        Predictor::OuterMean => decode_by::<{ Predictor::OuterMean as u8 }>,
+        Predictor::Smooth => decode_by::<{ Predictor::Smooth as u8 }>,
+    };
+    // SAFETY: the proof says that the processor has the instructions.
+    unsafe { decode(parts, shape, rows, plane) }
+}
+
+/// Writes columns and rows of an RGB patch as pixels, whose rows are `stride` bytes apart.
+pub fn write_rgb(
+    _: Avx2,
+    planes: &Planes,
+    color: Color,
+    columns: Range<usize>,
+    rows: Range<usize>,
+    target: &mut [u8],
+    stride: usize,
+) {
+    // SAFETY: the proof says that the processor has the instructions.
+    unsafe { write_rows(planes, color, columns, rows, target, stride) }
+}
+
+/// Encodes a patch.
+pub fn encode_patch(_: Avx2, planes: &Planes, shape: &Shape) -> Vec<u8> {
+    #[target_feature(enable = "avx2,bmi2")]
+    fn encode(planes: &Planes, shape: &Shape) -> Vec<u8> {
+        encode::patch::encode::<Shifts>(planes, shape)
+    }
+    // SAFETY: the proof says that the processor has the instructions.
+    unsafe { encode(planes, shape) }
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+    // Codes first: to take the fields of a row in the loop below would make each row wait for its stores.
+    unpack(parts, shape, rows, plane);
+    let Some((first, rest)) = plane[..rows].split_first_mut() else { return };
+    *first = predict::first_row(first);
+    let neighbours = Neighbours::new(shape.width - 1);
+    let mut above = load(first);
+    for row in rest {
+        let prediction = neighbours.predict::<PREDICTOR>(above);
+        let codes = load(row);
+        above = std::array::from_fn(|half| _mm256_add_epi8(prediction[half], signed(codes[half])));
+        store(row, above);
+    }
+}
+
+/// Writes the codes of a plane to `plane`.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn unpack(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+    let mut fields = parts.fields;
+    let widths = parts.widths.chunks_exact(shape.pair_widths());
+    for (pair, widths) in plane[..rows].chunks_mut(ROWS).zip(widths) {
+        for row in pair {
+            let loaded: &Row = fields.first_chunk().expect("slack follows the fields");
+            let mut begin = 0;
+            for (codes, two) in row.chunks_exact_mut(2 * GROUP).zip(widths) {
+                for (codes, width) in codes.chunks_exact_mut(GROUP).zip([two & 15, two >> 4]) {
+                    let packed = loaded[begin..].first_chunk().expect("eight bytes of at most seven groups before");
+                    let mask = MASKS[usize::from(width)];
+                    codes.copy_from_slice(&_pdep_u64(u64::from_le_bytes(*packed), mask).to_le_bytes());
+                    begin += usize::from(width);
+                }
+            }
+            fields = &fields[begin..];
+        }
+    }
+}
+
+/// For each width, eight bytes of ones as wide.
+const MASKS: [u64; MAX_WIDTH as usize + 1] = {
+    let mut masks = [0; MAX_WIDTH as usize + 1];
+    let mut width = 0;
+    while width < masks.len() {
+        masks[width] = ((1 << width) - 1) * 0x0101_0101_0101_0101;
+        width += 1;
+    }
+    masks
+};
+
+/// The two halves of a row.
+type Halves = [__m256i; 2];
+
+/// Returns the differences that codes stand for.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn signed(codes: __m256i) -> __m256i {
+    let magnitudes = _mm256_and_si256(_mm256_srli_epi16::<1>(codes), _mm256_set1_epi8(0x7F));
+    let signs = _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_and_si256(codes, _mm256_set1_epi8(1)));
+    _mm256_xor_si256(magnitudes, signs)
+}
+
+/// Which columns have no neighbour on a side.
+struct Neighbours {
+    is_first: __m256i,
+    is_last: Halves,
+}
+
+impl Neighbours {
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn new(last: usize) -> Self {
+        let only = |only: usize| -> Halves {
+            let mut columns = [0; 64];
+            columns[only] = u8::MAX;
+            load(&columns)
+        };
+        Self { is_first: only(0)[0], is_last: only(last) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn predict<const PREDICTOR: u8>(&self, above: Halves) -> Halves {
+        let mean = |a: Halves, b: Halves| [_mm256_avg_epu8(a[0], b[0]), _mm256_avg_epu8(a[1], b[1])];
+        match Predictor::ALL[usize::from(PREDICTOR)] {
+            Predictor::Top => above,
+            Predictor::TopLeft => self.left(above),
+            Predictor::TopRight => self.right(above),
+            Predictor::LeftMean => mean(self.left(above), above),
+            Predictor::RightMean => mean(above, self.right(above)),
+            Predictor::OuterMean => mean(self.left(above), self.right(above)),
+            Predictor::Smooth => mean(above, mean(self.left(above), self.right(above))),
+        }
+    }
+
+    /// Returns the pixel to the left of each pixel.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn left(&self, [begin, end]: Halves) -> Halves {
+        let before_begin = _mm256_permute2x128_si256::<0x08>(begin, begin);
+        let middle = _mm256_permute2x128_si256::<0x21>(begin, end);
+        let left = _mm256_alignr_epi8::<15>(begin, before_begin);
+        [_mm256_blendv_epi8(left, begin, self.is_first), _mm256_alignr_epi8::<15>(end, middle)]
+    }
+
+    /// Returns the pixel to the right of each pixel.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn right(&self, [begin, end]: Halves) -> Halves {
+        let middle = _mm256_permute2x128_si256::<0x21>(begin, end);
+        let behind_end = _mm256_permute2x128_si256::<0x81>(end, end);
+        let right = [_mm256_alignr_epi8::<1>(middle, begin), _mm256_alignr_epi8::<1>(behind_end, end)];
+        [_mm256_blendv_epi8(right[0], begin, self.is_last[0]), _mm256_blendv_epi8(right[1], end, self.is_last[1])]
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn load(row: &Row) -> Halves {
+    [0, 32].map(|begin| load_half(row, begin))
+}
+
+/// Loads 32 columns from column `begin` on.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn load_half(row: &Row, begin: usize) -> __m256i {
+    let half = &row[begin..begin + 32];
+    // SAFETY: the slice has the 32 bytes of a vector.
+    unsafe { _mm256_loadu_si256(half.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn store(row: &mut Row, halves: Halves) {
+    for (row, half) in row.chunks_exact_mut(32).zip(halves) {
+        // SAFETY: the chunk has the 32 bytes of a vector.
+        unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), half) }
+    }
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn write_rows(
+    planes: &Planes,
+    color: Color,
+    columns: Range<usize>,
+    rows: Range<usize>,
+    target: &mut [u8],
+    stride: usize,
+) {
+    for (y, pixels) in rows.zip(target.chunks_mut(stride)) {
+        let mut begin = columns.start;
+        let mut blocks = pixels[..3 * columns.len()].chunks_exact_mut(3 * 32);
+        for block in &mut blocks {
+            let channels = planes.each_ref().map(|plane| load_half(&plane[y], begin));
+            write_block(channels, color, block);
+            begin += 32;
+        }
+        color::write_row(planes, color, y, begin, blocks.into_remainder());
+    }
+}
+
+/// For each channel and each third of the 48 bytes of 16 pixels, the column that each byte shows, or 128 if the byte
+/// belongs to another channel. Twice, for the two halves of a vector.
+const PIXELS: [[[u8; 32]; 3]; 3] = {
+    let mut pixels = [[[128; 32]; 3]; 3];
+    let mut byte = 0;
+    while byte < 48 {
+        let column = (byte / 3) as u8;
+        pixels[byte % 3][byte / 16][byte % 16] = column;
+        pixels[byte % 3][byte / 16][byte % 16 + 16] = column;
+        byte += 1;
+    }
+    pixels
+};
+
+/// Writes 32 pixels.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn write_block([red, green, blue]: [__m256i; 3], color: Color, block: &mut [u8]) {
+    let base = match color {
+        Color::Plain => _mm256_setzero_si256(),
+        Color::MinusGreen => _mm256_sub_epi8(green, _mm256_set1_epi8(NEUTRAL as i8)),
+    };
+    let channels = [_mm256_add_epi8(red, base), green, _mm256_add_epi8(blue, base)];
+    // Each vector: a third of the first 16 pixels' bytes, and the same third of the other 16.
+    let [a, b, c] = [0, 1, 2].map(|third| {
+        let [red, green, blue] = [0, 1, 2].map(|channel| {
+            let columns = &PIXELS[channel][third];
+            // SAFETY: the columns are the 32 bytes of a vector.
+            let columns = unsafe { _mm256_loadu_si256(columns.as_ptr().cast()) };
+            _mm256_shuffle_epi8(channels[channel], columns)
+        });
+        _mm256_or_si256(_mm256_or_si256(red, green), blue)
+    });
+    let vectors = [
+        _mm256_permute2x128_si256::<0x20>(a, b),
+        _mm256_permute2x128_si256::<0x30>(c, a),
+        _mm256_permute2x128_si256::<0x31>(b, c),
+    ];
+    for (pixels, vector) in block.chunks_exact_mut(32).zip(vectors) {
+        // SAFETY: the chunk has the 32 bytes of a vector.
+        unsafe { _mm256_storeu_si256(pixels.as_mut_ptr().cast(), vector) }
+    }
+}
