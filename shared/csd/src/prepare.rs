@@ -20,7 +20,7 @@ use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
 use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Prepared, Preparer};
-use failure::{Failure, Verdict};
+use failure::{Failure, LastingFailure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -154,8 +154,8 @@ impl SamplePreparer {
         let is_drive = self.agreed.is_some();
         let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure))? {
             Ok(Made { warned }) => return Ok(Some(record(own, Outcome::Prepared, warned))),
-            Err(Verdict::Corrupt(reason)) => reason,
-            Err(Verdict::OtherDecoder(decoder)) => {
+            Err(LastingFailure::Corrupt(reason)) => reason,
+            Err(LastingFailure::OtherDecoder(decoder)) => {
                 return Ok(Some(record(own, Outcome::OtherDecoder(decoder), false)));
             }
         };
@@ -174,11 +174,11 @@ impl SamplePreparer {
                         Ok(Made { warned }) => {
                             return Ok(Some(record(index, Outcome::Replaced(reason), warned)));
                         }
-                        Err(Verdict::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
+                        Err(LastingFailure::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
                             return Ok(Some(record(index, Outcome::Failed(reason), false)));
                         }
-                        Err(Verdict::Corrupt(_)) => {}
-                        Err(Verdict::OtherDecoder(decoder)) => {
+                        Err(LastingFailure::Corrupt(_)) => {}
+                        Err(LastingFailure::OtherDecoder(decoder)) => {
                             return Ok(Some(record(index, Outcome::OtherDecoder(decoder), false)));
                         }
                     }
@@ -215,7 +215,7 @@ impl SamplePreparer {
         (index, draw): (u64, Draw),
         row: &mut [u8],
         mut attempted: Result<Made, Failure>,
-    ) -> Result<Result<Made, Verdict>, Unavailable> {
+    ) -> Result<Result<Made, LastingFailure>, Unavailable> {
         let mut failed = 0;
         loop {
             match attempted {

@@ -44,7 +44,7 @@ pub use report::{
     FormTally, LISTED_MAX, PackError, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally, WhyKept,
 };
 pub use store::{Blocks, BlocksRead};
-pub use superblock::{Layout, Section};
+pub use superblock::{PackLayout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
 pub use writer::pack;

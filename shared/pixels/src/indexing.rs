@@ -42,7 +42,7 @@ pub fn row_index_bytes_max(file_bytes: u64) -> u64 {
 
 /// A JPEG with checkpoints, at which decoding can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Indexed {
+pub struct IndexedJpeg {
     /// A file with the same coefficients in one sequential scan, if the source spreads them over several.
     pub transcoded: Option<Vec<u8>>,
     /// Checkpoints of `transcoded`, or of the source if that is `None`.
@@ -91,10 +91,10 @@ pub(crate) fn index(
     decoder: &mut BaselineDecoder,
     file: &[u8],
     limits: Limits,
-) -> Result<Indexed, NotIndexed> {
+) -> Result<IndexedJpeg, NotIndexed> {
     let transcoded = in_one_scan(object, file, limits)?;
     let checkpoints = bounded(decoder, transcoded.as_deref().unwrap_or(file)).ok_or(NotIndexed::Unusual)?;
-    Ok(Indexed { transcoded, checkpoints })
+    Ok(IndexedJpeg { transcoded, checkpoints })
 }
 
 pub(crate) fn index_rows(

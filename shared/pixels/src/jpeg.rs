@@ -19,7 +19,7 @@ use crate::info::{Format, ImageInfo, JpegColor, JpegInfo};
 use crate::large;
 use crate::limits::Limits;
 use crate::rows::{BAND_BYTES, Band, ImageRows, Sink};
-use ffi::{Header, Object, Opened, color_space};
+use ffi::{LibjpegHeader, Object, Opened, color_space};
 
 /// Opens a file, and refuses one that this crate does not decode or that exceeds a limit.
 pub(crate) fn open<'a>(
@@ -66,14 +66,14 @@ pub(crate) fn check_whole(
     // Declared before the open file, which holds the memory, so that it is dropped after the file.
     let _turn;
     let opened = open(object, file, limits, false)?;
-    let Header { width, height, .. } = opened.header;
+    let LibjpegHeader { width, height, .. } = opened.header;
     _turn = large::turn(opened.header.whole_bytes());
     let mut rows = JpegRows::new(opened, band);
     rows.read(Rect { x: 0, y: 0, width, height }, &mut |_| Ok(()))?;
     Ok(rows.warnings())
 }
 
-fn color_of(header: &Header) -> JpegColor {
+fn color_of(header: &LibjpegHeader) -> JpegColor {
     match (header.color_space, header.components) {
         (color_space::GRAYSCALE, 1) => JpegColor::Gray,
         (color_space::YCBCR, 3) => JpegColor::YCbCr,

@@ -75,7 +75,7 @@ pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, IMAGE, ImageLayout, LABEL};
 pub use geometry::{Border, Window};
-pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
+pub use indexing::{IndexedJpeg, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
 pub use large::{

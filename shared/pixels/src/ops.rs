@@ -39,7 +39,7 @@ mod random_vertical_flip;
 mod resize;
 mod trivial_augment_wide;
 
-pub use auto_augment::{AutoAugment, Policy};
+pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use gaussian_blur::{Blur, GaussianBlur};

@@ -5,7 +5,7 @@ mod jpeg_decoders;
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::indexing::{self, Indexed, IndexedRows, NotIndexed};
+use crate::indexing::{self, IndexedJpeg, IndexedRows, NotIndexed};
 use crate::info::{Format, ImageInfo};
 use crate::inspect::{self, Verdict};
 use crate::jpeg;
@@ -44,14 +44,14 @@ pub struct Preparer {
     limits: Limits,
     level: Level,
     jpeg: JpegDecoders,
-    scratch: Scratch,
+    scratch: PreparerScratch,
     /// Memory for the plans of [`Preparer::prepare`].
     plan: PlanMemory,
 }
 
 /// Buffers that are reused from sample to sample.
 #[derive(Default)]
-struct Scratch {
+struct PreparerScratch {
     /// Band of decoded rows.
     band: Vec<u8>,
     /// Image of a format other than JPEG: as RGB, and as its decoder made it.
@@ -69,7 +69,13 @@ impl Preparer {
     /// Makes a preparer with these limits.
     pub fn new(limits: Limits) -> Self {
         let level = Level::best();
-        Self { limits, level, jpeg: JpegDecoders::new(level), scratch: Scratch::default(), plan: PlanMemory::default() }
+        Self {
+            limits,
+            level,
+            jpeg: JpegDecoders::new(level),
+            scratch: PreparerScratch::default(),
+            plan: PlanMemory::default(),
+        }
     }
 
     /// Makes a preparer that leaves every JPEG to libjpeg, for comparisons.
@@ -144,7 +150,7 @@ impl Preparer {
         plan: &mut SamplePlan<'_>,
         out: &mut [u8],
     ) -> Result<Rendered, PixelError> {
-        let Self { limits, jpeg, scratch: Scratch { band, upright, passes, .. }, .. } = self;
+        let Self { limits, jpeg, scratch: PreparerScratch { band, upright, passes, .. }, .. } = self;
         let size = part.index.size();
         limits.check_pixels(size.0, size.1)?;
         let rows = plan.rows_of_jpeg(part.index)?;
@@ -188,7 +194,7 @@ impl Preparer {
         mut run: impl FnMut(&mut dyn ImageRows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
         let Self { limits, level, jpeg, scratch, .. } = self;
-        let Scratch { band, whole, native, upright, passes } = scratch;
+        let PreparerScratch { band, whole, native, upright, passes } = scratch;
         let limits = *limits;
         let mut run = |rows: &mut dyn ImageRows| match orientation {
             1 => run(rows, passes),
@@ -258,7 +264,7 @@ impl Preparer {
 
     /// Makes checkpoints for a JPEG, or returns the reason why it cannot have them. The file has to be intact: see
     /// [`inspect`](Self::inspect).
-    pub fn index(&mut self, file: &[u8]) -> Result<Indexed, NotIndexed> {
+    pub fn index(&mut self, file: &[u8]) -> Result<IndexedJpeg, NotIndexed> {
         let JpegDecoders { baseline: Some(baseline), libjpeg, .. } = &mut self.jpeg else {
             return Err(NotIndexed::Unusual);
         };
@@ -298,7 +304,7 @@ impl Preparer {
             Err(error) => Verdict::of(&error),
             Ok(Format::Jpeg) => inspect::jpeg(&mut self.jpeg.libjpeg, encoded, self.limits),
             Ok(format) => {
-                let Scratch { whole, native, .. } = &mut self.scratch;
+                let PreparerScratch { whole, native, .. } = &mut self.scratch;
                 match raster::decode(encoded, format, self.limits, native, whole) {
                     Ok(_) => Verdict::Intact,
                     Err(error) => Verdict::of(&error),
@@ -323,7 +329,7 @@ fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32)
     }
 }
 
-impl Scratch {
+impl PreparerScratch {
     fn trim(&mut self) {
         for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright] {
             if buffer.capacity() > KEPT_SCRATCH_BYTES {

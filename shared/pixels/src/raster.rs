@@ -25,7 +25,7 @@ pub(crate) fn decode(
     limits: Limits,
     native: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
-) -> Result<Decoded, PixelError> {
+) -> Result<DecodedRaster, PixelError> {
     if format == Format::WebP
         && let Some(frame) = FirstFrame::of(file)?
     {
@@ -41,7 +41,7 @@ fn decode_frame(
     limits: Limits,
     native: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
-) -> Result<Decoded, PixelError> {
+) -> Result<DecodedRaster, PixelError> {
     let (width, height) = frame.canvas;
     limits.check_pixels(width, height)?;
     // What follows the first frame has to be an animation, too.
@@ -55,7 +55,7 @@ fn decode_frame(
     limits.resize(native, u64::from(width) * u64::from(height) * 3)?;
     frame.paint(pixels, native);
     std::mem::swap(native, pixels);
-    Ok(Decoded { width, height, ..decoded })
+    Ok(DecodedRaster { width, height, ..decoded })
 }
 
 /// Reads the header.
@@ -112,7 +112,7 @@ impl Job for Describe {
 }
 
 /// Size of a decoded image whose pixels lie in the caller's buffer, and its turn.
-pub(crate) struct Decoded {
+pub(crate) struct DecodedRaster {
     pub width: u32,
     pub height: u32,
     _turn: Option<large::Turn>,
@@ -126,7 +126,7 @@ struct Decode<'a> {
 }
 
 impl Job for Decode<'_> {
-    type Output = Result<Decoded, PixelError>;
+    type Output = Result<DecodedRaster, PixelError>;
 
     fn run(self, mut decoder: impl ImageDecoder) -> Result<Self::Output, ImageError> {
         let (width, height) = decoder.dimensions();
@@ -152,7 +152,7 @@ impl Job for Decode<'_> {
             return Ok(Err(error));
         }
         decoder.read_image(self.native)?;
-        Ok(rgb_from(color, self.native, self.pixels).map(|()| Decoded { width, height, _turn: turn }))
+        Ok(rgb_from(color, self.native, self.pixels).map(|()| DecodedRaster { width, height, _turn: turn }))
     }
 }
 

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::geometry::Rect;
 use crate::jpeg;
-use crate::jpeg::baseline::{BaselineDecoder, Checkpoints, Coded, Depth, LeftToLibjpeg, Region, Sampling};
+use crate::jpeg::baseline::{BaselineDecoder, Checkpoints, Coded, Depth, LeftToLibjpeg, Region, Subsampling};
 use crate::orientation;
 use crate::rows::ImageRows;
 
@@ -30,7 +30,7 @@ struct Head {
     version: u8,
     /// EXIF orientation of the stored pixels, 1 to 8.
     orientation: u8,
-    /// Sampling of the second and third component, as in [`Sampling`].
+    /// Subsampling of the second and third component, as in [`Subsampling`].
     across: u8,
     down: u8,
     width: U16,
@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<Head>() == 24);
 pub struct RowIndex {
     size: (u32, u32),
     orientation: u8,
-    sampling: Sampling,
+    sampling: Subsampling,
     header_bytes: u32,
     header_checksum: u32,
     scan_bytes: u32,
@@ -81,7 +81,7 @@ impl RowIndex {
         if !is_image || !(1..=2).contains(&across) || !(1..=2).contains(&down) {
             return Err(BadRowIndex("no image has such a shape"));
         }
-        let sampling = Sampling { across, down };
+        let sampling = Subsampling { across, down };
         let (columns, rows) = sampling.mcus(size);
         let (checksums, rest) = rest.split_at_checked(rows as usize * CHECKSUM_BYTES).ok_or(cut)?;
         let checksums = checksums.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect();

@@ -7,13 +7,13 @@ use ddlp_pixels::{AbilityNumber, CorruptReason, PixelError};
 /// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.
 pub(super) enum Failure {
     /// Another attempt would fail alike.
-    Lasting(Verdict),
+    Lasting(LastingFailure),
     Unavailable(Box<Unavailable>),
 }
 
 /// Why a stored sample cannot be prepared.
 #[derive(Clone, Copy)]
-pub(super) enum Verdict {
+pub(super) enum LastingFailure {
     Corrupt(CorruptReason),
     /// Only the host can tell: see [`Outcome::OtherDecoder`](crate::slot::Outcome::OtherDecoder).
     OtherDecoder(Option<AbilityNumber>),
@@ -27,13 +27,13 @@ impl From<Unavailable> for Failure {
 
 impl Failure {
     pub(super) fn corrupt(reason: CorruptReason) -> Self {
-        Self::Lasting(Verdict::Corrupt(reason))
+        Self::Lasting(LastingFailure::Corrupt(reason))
     }
 
     /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
     #[cold]
     pub(super) fn of(error: SampleError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
-        let other = |decoder| Self::Lasting(Verdict::OtherDecoder(decoder));
+        let other = |decoder| Self::Lasting(LastingFailure::OtherDecoder(decoder));
         // The bytes may look like another format's because the file was replaced.
         let other_of_bytes = |decoder| match dataset.check_damage() {
             Err(unavailable) => unavailable.into(),

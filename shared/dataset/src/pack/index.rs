@@ -3,7 +3,7 @@
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES, pieces};
 use super::record::{IndexRecord, RecordProblem};
 use super::store::{State, Store};
-use super::superblock::{Layout, SuperblockProblem};
+use super::superblock::{PackLayout, SuperblockProblem};
 use crate::{Location, Unavailable};
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// A pack of which only the superblock has been read.
 pub(super) struct Index {
     pub(super) file: Store,
-    pub(super) layout: Layout,
+    pub(super) layout: PackLayout,
 }
 
 impl Index {
@@ -20,7 +20,7 @@ impl Index {
         let path = file.path();
         let block = read_superblock(&file, file.len_bytes())
             .map_err(|source| FormatError::Io { path: path.to_owned(), source })?;
-        let layout = Layout::parse(&block, file.len_bytes())
+        let layout = PackLayout::parse(&block, file.len_bytes())
             .map_err(|problem| superblock_error(path, file.len_bytes(), problem))?;
         Ok(Self { file, layout })
     }
@@ -40,7 +40,7 @@ impl Index {
             _ => {}
         }
         let block = read_superblock(&self.file, bytes).map_err(unreadable)?;
-        match (Layout::parse(&block, bytes), change) {
+        match (PackLayout::parse(&block, bytes), change) {
             (Err(_), _) => Err(changed("is no longer a pack".to_owned())),
             (Ok(layout), _) if layout != self.layout => Err(changed(format!(
                 "is another pack now: its identity begins with {}, that of the opened pack with {}",

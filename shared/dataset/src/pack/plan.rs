@@ -8,7 +8,7 @@ use super::report::PackError;
 use crate::{CLASSES_MAX, Dataset, SAMPLE_BYTES_MAX};
 
 /// Offsets of all parts. The samples come last, since repairing may change their length.
-pub(super) struct Plan {
+pub(super) struct PackPlan {
     pub(super) classes: Vec<u8>,
     pub(super) source_bytes: u64,
     /// Place and length of each section.
@@ -18,7 +18,7 @@ pub(super) struct Plan {
     pub(super) least_bytes: u64,
 }
 
-impl Plan {
+impl PackPlan {
     pub(super) fn new(source: &dyn Dataset, format: PackFormat) -> Result<Self, PackError> {
         check_counts(source)?;
         let (mut names_bytes, mut source_bytes) = (0u64, 0u64);

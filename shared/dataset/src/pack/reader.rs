@@ -7,7 +7,7 @@ use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
-use super::superblock::Layout;
+use super::superblock::PackLayout;
 use crate::{
     Corrupt, Dataset, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Stored, Unavailable, inputs,
     sample_reader,
@@ -91,7 +91,7 @@ impl Pack {
     }
 
     /// Returns the contents of the superblock.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &PackLayout {
         &self.index.layout
     }
 

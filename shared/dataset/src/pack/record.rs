@@ -1,7 +1,7 @@
 //! One sample's entry in the index of a pack.
 
 use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
-use super::superblock::Layout;
+use super::superblock::PackLayout;
 use crate::SAMPLE_BYTES_MAX;
 use crate::forms::StoredForm;
 use ddlp_pixels::CorruptReason;
@@ -174,7 +174,7 @@ impl IndexRecord {
     }
 
     /// Parses a record and checks that every extent in it lies in the right region of the file.
-    pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &Layout) -> Result<Self, RecordProblem> {
+    pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &PackLayout) -> Result<Self, RecordProblem> {
         let (stored, computed) = (unseal(bytes), crc32c::crc32c(&bytes[..RECORD_CRC_AT]));
         if stored != computed {
             return Err(format!("its checksum is {stored:08x}, {computed:08x} computed").into());
@@ -232,7 +232,7 @@ impl IndexRecord {
         Ok(record)
     }
 
-    fn check(&self, layout: &Layout) -> Result<(), String> {
+    fn check(&self, layout: &PackLayout) -> Result<(), String> {
         let (start, total) = (self.start(), self.total_bytes());
         let data_end = layout.data_offset + layout.data_bytes;
         let end = start.checked_add(total);

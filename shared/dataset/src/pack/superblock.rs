@@ -68,7 +68,7 @@ pub struct Section {
 
 /// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct PackLayout {
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
     pub file_bytes: u64,
     /// Number of samples.
@@ -99,7 +99,7 @@ pub(super) enum SuperblockProblem {
     Malformed(String),
 }
 
-impl Layout {
+impl PackLayout {
     /// Returns the section of a part that every pack has.
     ///
     /// # Panics
@@ -156,7 +156,7 @@ impl Layout {
         if disk.file_bytes.get() != file_bytes {
             return Err(SuperblockProblem::Length { expected: disk.file_bytes.get() });
         }
-        Layout::from_disk(&disk).map_err(SuperblockProblem::Malformed)
+        PackLayout::from_disk(&disk).map_err(SuperblockProblem::Malformed)
     }
 
     fn from_disk(disk: &DiskSuperblock) -> Result<Self, String> {
@@ -169,7 +169,7 @@ impl Layout {
         if [&disk.reserved[..], unused.as_bytes(), &disk.reserved_tail].concat().iter().any(|&byte| byte != 0) {
             return Err("bytes that must be 0 are not".to_owned());
         }
-        let layout = Layout {
+        let layout = PackLayout {
             file_bytes: disk.file_bytes.get(),
             samples: disk.samples.get(),
             classes: disk.classes.get(),

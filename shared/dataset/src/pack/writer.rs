@@ -3,14 +3,14 @@
 use super::chunks::{Chunk, Event, store_all};
 use super::format::BLOCK_BYTES;
 use super::options::PackOptions;
-use super::plan::Plan;
+use super::plan::PackPlan;
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::{LISTED_MAX, PackError, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally};
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
 use super::storing::{Fault, Note, StoredSample, message_of};
-use super::superblock::Layout;
+use super::superblock::PackLayout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::forms::StoredForm;
 use crate::{Dataset, Identity, parallel};
@@ -38,7 +38,7 @@ pub fn pack(
     progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
 ) -> Result<PackSummary, PackError> {
     check_name(out, options.overwrite).map_err(|error| naming_error(out, error))?;
-    let plan = Plan::new(source, options.format)?;
+    let plan = PackPlan::new(source, options.format)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
     check_room(out, plan.least_bytes)?;
     // Space that is reserved now cannot run out later. Not every file system can reserve it.
@@ -123,7 +123,7 @@ impl From<io::Error> for Stop {
 struct Writer<'a> {
     source: &'a dyn Dataset,
     file: &'a File,
-    plan: &'a Plan,
+    plan: &'a PackPlan,
     records: SectionWriter<'a>,
     labels: SectionWriter<'a>,
     names: SectionWriter<'a>,
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
     fn new(
         source: &'a dyn Dataset,
         file: &'a File,
-        plan: &'a Plan,
+        plan: &'a PackPlan,
         progress: &'a mut dyn FnMut(PackProgress) -> ControlFlow<()>,
     ) -> Self {
         let [records, labels, names, classes] =
@@ -271,7 +271,7 @@ impl<'a> Writer<'a> {
     fn finish(mut self) -> io::Result<PackSummary> {
         self.classes.append(&self.plan.classes)?;
         let written = [self.records.finish()?, self.labels.finish()?, self.names.finish()?, self.classes.finish()?];
-        let layout = Layout {
+        let layout = PackLayout {
             file_bytes: self.data_end.next_multiple_of(BLOCK_BYTES),
             samples: self.source.len(),
             classes: self.source.classes().len() as u32,

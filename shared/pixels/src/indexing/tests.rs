@@ -15,7 +15,7 @@ fn file(layout: Layout, options: &JpegOptions, (width, height): (u32, u32)) -> V
     encode::jpeg(pixels, width, height, &JpegOptions { layout, ..options.clone() }).unwrap()
 }
 
-fn index_of(file: &[u8]) -> Result<Indexed, NotIndexed> {
+fn index_of(file: &[u8]) -> Result<IndexedJpeg, NotIndexed> {
     Preparer::new(Limits::default()).index(file)
 }
 

@@ -31,7 +31,7 @@ mod upsample;
 
 pub use checkpoints::Checkpoints;
 pub use decoder::{BaselineDecoder, BaselineRows, Depth};
-pub use header::Sampling;
+pub use header::Subsampling;
 pub use region::Region;
 pub use scan::Coded;
 

@@ -29,7 +29,7 @@ pub mod color_space {
 /// `struct ddlp_header`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Header {
+pub struct LibjpegHeader {
     pub width: u32,
     pub height: u32,
     pub components: u32,
@@ -54,7 +54,7 @@ pub fn map_large_blocks() {
     unsafe { ddlp_map_large_blocks() }
 }
 
-impl Header {
+impl LibjpegHeader {
     /// Returns the bytes that decoding to pixels needs for the whole image at once: 0, unless the image comes in
     /// several scans.
     pub fn whole_bytes(&self) -> u64 {
@@ -102,7 +102,7 @@ unsafe extern "C" {
         scans_max: u32,
         memory_max: u64,
         keep_markers: c_int,
-        header: *mut Header,
+        header: *mut LibjpegHeader,
     ) -> c_int;
     fn ddlp_start(jpeg: *mut Raw, x: *mut u32, width: *mut u32, skip_rows: u32) -> c_int;
     fn ddlp_rows(jpeg: *mut Raw, out: *mut u8, stride: usize, rows: u32) -> c_int;
@@ -154,7 +154,7 @@ impl Object {
         limits: Limits,
         keep_markers: bool,
     ) -> Result<Opened<'a>, PixelError> {
-        let mut header = Header::default();
+        let mut header = LibjpegHeader::default();
         let raw = self.raw.as_ptr();
         // SAFETY: `raw` is live; `file` outlives `Opened`, which closes the object when it is dropped.
         let code = unsafe {
@@ -187,7 +187,7 @@ pub enum Extent {
 pub struct Opened<'a> {
     raw: NonNull<Raw>,
     limits: Limits,
-    pub header: Header,
+    pub header: LibjpegHeader,
     columns: u32,
     rows_left: u32,
     _file: PhantomData<(&'a mut Object, &'a [u8])>,

@@ -21,7 +21,7 @@ const BINS: u32 = 10;
 pub struct AutoAugment {
     /// The pairs of changes.
     #[serde(default)]
-    pub policy: Policy,
+    pub policy: AutoAugmentPolicy,
     /// How a value is made from the pixels around a place.
     #[serde(default = "nearest")]
     pub interpolation: Interpolation,
@@ -38,7 +38,7 @@ fn nearest() -> Interpolation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each has the name of its dataset")]
-pub enum Policy {
+pub enum AutoAugmentPolicy {
     #[default]
     ImageNet,
     Cifar10,
@@ -48,7 +48,7 @@ pub enum Policy {
 /// A change, its probability and the number of its magnitude.
 type Part = (Augmentation, f64, u32);
 
-impl Policy {
+impl AutoAugmentPolicy {
     fn pairs(self) -> &'static [[Part; 2]; 25] {
         match self {
             Self::ImageNet => &IMAGENET,
@@ -60,9 +60,9 @@ impl Policy {
 
 impl Operate for AutoAugment {
     const EXAMPLES: &'static [Self] = &[
-        Self { policy: Policy::ImageNet, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) },
-        Self { policy: Policy::Cifar10, interpolation: Interpolation::Bilinear, fill: Fill([255, 1, 77]) },
-        Self { policy: Policy::Svhn, interpolation: Interpolation::Nearest, fill: Fill([3; 3]) },
+        Self { policy: AutoAugmentPolicy::ImageNet, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) },
+        Self { policy: AutoAugmentPolicy::Cifar10, interpolation: Interpolation::Bilinear, fill: Fill([255, 1, 77]) },
+        Self { policy: AutoAugmentPolicy::Svhn, interpolation: Interpolation::Nearest, fill: Fill([3; 3]) },
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -188,7 +188,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Returns how often each change of a policy is made on the average.
-    fn expected(policy: Policy) -> HashMap<Augmentation, f64> {
+    fn expected(policy: AutoAugmentPolicy) -> HashMap<Augmentation, f64> {
         let mut expected = HashMap::new();
         for (change, probability, _) in policy.pairs().iter().flatten() {
             *expected.entry(*change).or_default() += probability / 25.0;
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn changes_are_made_with_their_probabilities_and_signs() {
-        for policy in [Policy::ImageNet, Policy::Cifar10, Policy::Svhn] {
+        for policy in [AutoAugmentPolicy::ImageNet, AutoAugmentPolicy::Cifar10, AutoAugmentPolicy::Svhn] {
             let operation = AutoAugment { policy, ..toml::from_str("").unwrap() };
             let (mut counts, mut negative) = (HashMap::<_, u32>::new(), HashMap::<_, u32>::new());
             let (words, draws) = (&mut Rng::for_sample(Draw::default(), 0), 25_000);
@@ -227,9 +227,11 @@ mod tests {
     /// The sums are those of torchvision 0.14's tables.
     #[test]
     fn the_tables_are_torchvisions() {
-        for (policy, sums) in
-            [(Policy::ImageNet, (310.0, 159.0)), (Policy::Cifar10, (265.0, 187.0)), (Policy::Svhn, (329.0, 143.0))]
-        {
+        for (policy, sums) in [
+            (AutoAugmentPolicy::ImageNet, (310.0, 159.0)),
+            (AutoAugmentPolicy::Cifar10, (265.0, 187.0)),
+            (AutoAugmentPolicy::Svhn, (329.0, 143.0)),
+        ] {
             let parts = policy.pairs().iter().flatten();
             let sum = |of: fn(&Part) -> f64| parts.clone().map(of).sum::<f64>();
             assert_eq!((sum(|part| (part.1 * 10.0).round()), sum(|part| part.2.into())), sums, "{policy:?}");

@@ -7,8 +7,8 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    AutoAugment, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale, Operation, Pad,
-    Padding, PaddingMode, Piece, Policy, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast,
+    AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale,
+    Operation, Pad, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast,
     RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective,
     RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear,
     Size, TrivialAugmentWide,
@@ -153,9 +153,10 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
             TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([9; 3]) }
                 .into()
         ),
-        prop_oneof![Just(Policy::ImageNet), Just(Policy::Cifar10), Just(Policy::Svhn)].prop_map(|policy| {
-            AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) }.into()
-        }),
+        prop_oneof![Just(AutoAugmentPolicy::ImageNet), Just(AutoAugmentPolicy::Cifar10), Just(AutoAugmentPolicy::Svhn)]
+            .prop_map(|policy| {
+                AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) }.into()
+            }),
         (0.0..3.0f64).prop_map(|sharpness_factor| RandomAdjustSharpness { sharpness_factor, p: 0.5 }.into()),
         prop_oneof![Just(Filling::Random), any::<[u8; 3]>().prop_map(|color| Filling::Color(Fill(color)))]
             .prop_map(|value| RandomErasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value }.into()),

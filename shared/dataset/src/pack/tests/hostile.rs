@@ -1,7 +1,7 @@
 //! Packs that lie. Each test forges one field, with checksums that fit, as an attacker would.
 
 use super::{Bench, quietly};
-use crate::pack::{FormatError, Layout, Pack, PackFormat, PackOptions, Part, StoredForm};
+use crate::pack::{FormatError, Pack, PackFormat, PackLayout, PackOptions, Part, StoredForm};
 use crate::{Dataset, ReadError, Unavailable};
 use std::fs;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ const DETAIL_CRC: usize = 56;
 struct Forgery {
     _bench: Bench,
     path: PathBuf,
-    layout: Layout,
+    layout: PackLayout,
     bytes: Vec<u8>,
 }
 

@@ -6,7 +6,7 @@ use crate::pack::format::SAMPLES_MAX;
 use crate::pack::format::round_up;
 use crate::pack::index::Index;
 use crate::pack::store::Store;
-use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, Section, VerifyError, verify};
+use crate::pack::{BLOCK_BYTES, FormatError, Pack, PackLayout, Part, Section, VerifyError, verify};
 use crate::{CLASSES_MAX, Dataset, Identity};
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ const SMALL: Claim = Claim { samples: 1, classes: 1, names_bytes: 0, classes_byt
 struct Sparse {
     _directory: tempfile::TempDir,
     path: PathBuf,
-    layout: Layout,
+    layout: PackLayout,
 }
 
 impl Sparse {
@@ -46,7 +46,7 @@ impl Sparse {
         });
         let sections = sections.collect();
         let file_bytes = end + claim.padding;
-        let layout = Layout {
+        let layout = PackLayout {
             file_bytes,
             samples: claim.samples,
             classes: claim.classes,

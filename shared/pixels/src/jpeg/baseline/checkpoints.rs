@@ -14,7 +14,7 @@
 mod making;
 
 use super::bits::Place;
-use super::header::Header;
+use super::header::JpegHeader;
 use super::rice::{Reader, Writer, best_parameter};
 
 /// Version of the layout: the first number of the bytes.
@@ -91,7 +91,7 @@ impl Checkpoints {
     }
 
     /// Returns whether the checkpoints belong to a file of this shape.
-    pub(crate) fn fit(&self, header: &Header<'_>) -> bool {
+    pub(crate) fn fit(&self, header: &JpegHeader<'_>) -> bool {
         (self.columns, self.rows) == header.mcus() && self.components as usize == header.components.len()
     }
 

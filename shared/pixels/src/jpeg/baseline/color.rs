@@ -131,7 +131,7 @@ pub mod x86 {
 #[cfg(test)]
 mod tests {
     use crate::jpeg::baseline::header::Color;
-    use crate::jpeg::baseline::pixels::{Row, Samples, Scratch, rgb};
+    use crate::jpeg::baseline::pixels::{Row, RowScratch, Samples, rgb};
     use crate::level::Level;
 
     /// Computes the formulas of jdcolor.c directly.
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn every_pair_of_differences_gives_the_defined_colors() {
         let reds: [u8; 256] = std::array::from_fn(|red| red as u8);
-        let mut scratch = Scratch::default();
+        let mut scratch = RowScratch::default();
         for (luma, blue) in
             [0, 1, 77, 128, 200, 255].into_iter().flat_map(|luma| (0..=255).map(move |blue| (luma, blue)))
         {

@@ -3,13 +3,13 @@
 use super::LeftToLibjpeg;
 use super::bits::{BitWindow, Place};
 use super::checkpoints::Checkpoints;
-use super::header::{self, Component, Header, ZIGZAG};
+use super::header::{self, Component, JpegHeader, ZIGZAG};
 use super::huffman::{AcTable, DcTable};
 use super::idct::{self, Strip};
 use super::output::{Output, Stop};
 use super::pixels;
 use super::region::{Plane, Region};
-use super::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
+use super::scan::{Coded, Coding, McuBlocks, Scan, ScanLayout, plain_bits};
 use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::level::Level;
@@ -25,11 +25,11 @@ pub struct BaselineDecoder {
     level: Level,
     /// Windows of two rows of MCUs that are read at once.
     windows: [BitWindow; 2],
-    blocks: [Blocks; 2],
+    blocks: [McuBlocks; 2],
     codings: Vec<Kept>,
     /// Samples of three rows of MCUs for each component.
     planes: [Vec<u8>; 3],
-    pixels: pixels::Scratch,
+    pixels: pixels::RowScratch,
 }
 
 /// Look-up tables, and the bytes that they were made from.
@@ -43,10 +43,10 @@ impl BaselineDecoder {
         Self {
             level,
             windows: Default::default(),
-            blocks: [Blocks::new(GROUP), Blocks::new(GROUP)],
+            blocks: [McuBlocks::new(GROUP), McuBlocks::new(GROUP)],
             codings: Vec::new(),
             planes: Default::default(),
-            pixels: pixels::Scratch::default(),
+            pixels: pixels::RowScratch::default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl BaselineDecoder {
 
     fn rows<'a>(
         &'a mut self,
-        header: Header<'a>,
+        header: JpegHeader<'a>,
         coded: Coded<'a>,
         checkpoints: Option<&'a Checkpoints>,
         band: &'a mut Vec<u8>,
@@ -157,7 +157,7 @@ pub enum Depth {
 /// The pixels of an open file.
 pub struct BaselineRows<'a> {
     decoder: &'a mut BaselineDecoder,
-    header: Header<'a>,
+    header: JpegHeader<'a>,
     coded: Coded<'a>,
     layout: ScanLayout,
     codings: [usize; 3],
@@ -197,7 +197,7 @@ impl BaselineRows<'_> {
     }
 
     /// Returns the file's header.
-    pub fn header(&self) -> &Header<'_> {
+    pub fn header(&self) -> &JpegHeader<'_> {
         &self.header
     }
 
@@ -299,7 +299,7 @@ struct ComponentRegion {
 }
 
 /// Describes each component, and makes room for its samples.
-fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [ComponentRegion; 3] {
+fn parts_of(header: &JpegHeader<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [ComponentRegion; 3] {
     let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
     let mut parts: [ComponentRegion; 3] = std::array::from_fn(|part| {
         let blocks = if part == 0 { (across, down) } else { (1, 1) };
@@ -339,7 +339,7 @@ fn enter(
 fn transform(
     level: Level,
     parts: &[ComponentRegion],
-    Blocks { coefficients, lasts }: &Blocks,
+    McuBlocks { coefficients, lasts }: &McuBlocks,
     mcus: u32,
     samples: &mut [Vec<u8>; 3],
     (row, column): (u32, u32),

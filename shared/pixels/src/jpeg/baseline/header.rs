@@ -18,12 +18,12 @@ const SIDE_MAX: u16 = 65500;
 
 /// Number of pixels, across and down, that share a sample of the second and third component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampling {
+pub struct Subsampling {
     pub across: u8,
     pub down: u8,
 }
 
-impl Sampling {
+impl Subsampling {
     /// Returns the sides of an MCU in pixels.
     pub fn mcu_size(self) -> (u32, u32) {
         (8 * u32::from(self.across), 8 * u32::from(self.down))
@@ -62,11 +62,11 @@ pub struct Component<'a> {
 
 /// A file that this decoder takes, up to the beginning of its entropy-coded bytes.
 #[derive(Clone, Debug)]
-pub struct Header<'a> {
+pub struct JpegHeader<'a> {
     pub width: u32,
     pub height: u32,
     pub color: Color,
-    pub sampling: Sampling,
+    pub sampling: Subsampling,
     /// MCUs between restart markers; 0 for no markers.
     pub restart_interval: u32,
     /// The components: one or three.
@@ -75,7 +75,7 @@ pub struct Header<'a> {
     pub scan: &'a [u8],
 }
 
-impl Header<'_> {
+impl JpegHeader<'_> {
     /// Returns the sides of an MCU in pixels.
     pub fn mcu_size(&self) -> (u32, u32) {
         self.sampling.mcu_size()
@@ -113,7 +113,7 @@ struct Markers<'a> {
 }
 
 /// Parses a file up to its scan.
-pub fn parse(file: &[u8]) -> Result<Header<'_>, LeftToLibjpeg> {
+pub fn parse(file: &[u8]) -> Result<JpegHeader<'_>, LeftToLibjpeg> {
     let mut rest = file.strip_prefix(&[0xFF, 0xD8]).ok_or(LeftToLibjpeg)?;
     let mut markers = Markers::default();
     loop {
@@ -196,7 +196,7 @@ impl<'a> Markers<'a> {
         }
     }
 
-    fn scan(self, payload: &[u8], scan: &'a [u8]) -> Result<Header<'a>, LeftToLibjpeg> {
+    fn scan(self, payload: &[u8], scan: &'a [u8]) -> Result<JpegHeader<'a>, LeftToLibjpeg> {
         let frame = self.frame.as_ref().ok_or(LeftToLibjpeg)?;
         let count = frame.parts.len();
         let (color, sampling) = self.layout(&frame.parts)?;
@@ -213,7 +213,7 @@ impl<'a> Markers<'a> {
                 _ => Err(LeftToLibjpeg),
             }
         });
-        Ok(Header {
+        Ok(JpegHeader {
             width: frame.width.into(),
             height: frame.height.into(),
             color,
@@ -224,8 +224,8 @@ impl<'a> Markers<'a> {
         })
     }
 
-    fn layout(&self, parts: &[FrameComponent]) -> Result<(Color, Sampling), LeftToLibjpeg> {
-        let sampling = |across, down| Sampling { across, down };
+    fn layout(&self, parts: &[FrameComponent]) -> Result<(Color, Subsampling), LeftToLibjpeg> {
+        let sampling = |across, down| Subsampling { across, down };
         match parts {
             [gray] if gray.sampling == 0x11 => Ok((Color::Gray, sampling(1, 1))),
             [first, second, third] if second.sampling == 0x11 && third.sampling == 0x11 => {

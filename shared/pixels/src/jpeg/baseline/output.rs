@@ -1,7 +1,7 @@
 //! Makes rows of pixels from planes of samples, and hands them out in bands.
 
 use super::LeftToLibjpeg;
-use super::header::{Color, Header};
+use super::header::{Color, JpegHeader};
 use super::pixels::{self, Row, Samples};
 use super::region::{Plane, Region};
 use crate::error::PixelError;
@@ -24,11 +24,11 @@ impl From<LeftToLibjpeg> for Stop {
 
 /// Writer of the pixels of a rectangle.
 pub struct Output<'o> {
-    pub header: &'o Header<'o>,
+    pub header: &'o JpegHeader<'o>,
     pub region: &'o Region,
     pub planes: [Plane; 3],
     pub level: Level,
-    pub scratch: &'o mut pixels::Scratch,
+    pub scratch: &'o mut pixels::RowScratch,
     pub band: &'o mut Vec<u8>,
     /// Rows of the rectangle handed out so far, and rows in the band.
     done: u32,
@@ -37,11 +37,11 @@ pub struct Output<'o> {
 
 impl<'o> Output<'o> {
     pub fn new(
-        header: &'o Header<'o>,
+        header: &'o JpegHeader<'o>,
         region: &'o Region,
         planes: [Plane; 3],
         level: Level,
-        scratch: &'o mut pixels::Scratch,
+        scratch: &'o mut pixels::RowScratch,
         band: &'o mut Vec<u8>,
     ) -> Self {
         Self { header, region, planes, level, scratch, band, done: 0, waiting: 0 }

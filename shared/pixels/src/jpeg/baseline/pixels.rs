@@ -34,13 +34,13 @@ pub struct Row<'a> {
 
 /// Reusable rows at full width.
 #[derive(Default)]
-pub struct Scratch {
+pub struct RowScratch {
     full: [Vec<u8>; 2],
     sums: Vec<u16>,
 }
 
 /// Makes a row of RGB.
-pub fn rgb(level: Level, row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+pub fn rgb(level: Level, row: &Row<'_>, scratch: &mut RowScratch, out: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Avx2` is made only where the processor has AVX2.
@@ -54,22 +54,22 @@ pub fn rgb(level: Level, row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn rgb_avx2(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+fn rgb_avx2(row: &Row<'_>, scratch: &mut RowScratch, out: &mut [u8]) {
     rgb_with(row, scratch, out, |luma, blue, red, out| color::x86::rgb_from_ycbcr(luma, blue, red, out));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.1")]
-fn rgb_sse41(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+fn rgb_sse41(row: &Row<'_>, scratch: &mut RowScratch, out: &mut [u8]) {
     rgb_with(row, scratch, out, color::rgb_from_ycbcr);
 }
 
 #[inline(always)]
-fn rgb_with(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8], convert: impl Fn(&[u8], &[u8], &[u8], &mut [u8])) {
+fn rgb_with(row: &Row<'_>, scratch: &mut RowScratch, out: &mut [u8], convert: impl Fn(&[u8], &[u8], &[u8], &mut [u8])) {
     if row.color == Color::Gray {
         return color::rgb_from_gray(row.first, out);
     }
-    let Scratch { full: [second, third], sums } = scratch;
+    let RowScratch { full: [second, third], sums } = scratch;
     let width = row.lead + row.first.len();
     let second = full(row.others[0], width, second, sums);
     let third = full(row.others[1], width, third, sums);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::header::Sampling;
+use super::header::Subsampling;
 use crate::geometry::Rect;
 
 /// Columns before a row of samples, for the first sample's neighbour, and after it, for a block without a partner.
@@ -24,7 +24,7 @@ pub struct Region {
 
 impl Region {
     /// Finds what a rectangle needs of an image of this size.
-    pub fn new(sampling: Sampling, (width, height): (u32, u32), rect: Rect) -> Self {
+    pub fn new(sampling: Subsampling, (width, height): (u32, u32), rect: Rect) -> Self {
         let (across, down) = (u32::from(sampling.across), u32::from(sampling.down));
         // libjpeg repeats samples if a row has only one or two of them.
         let is_wide = across == 1 || width.div_ceil(across) > 2;

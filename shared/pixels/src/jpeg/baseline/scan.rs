@@ -8,7 +8,7 @@
 use super::LeftToLibjpeg;
 use super::bits::{BitWindow, Bits, Place};
 use super::block::{self, BEHIND, BLOCK};
-use super::header::Header;
+use super::header::JpegHeader;
 use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
 use crate::level::Level;
 
@@ -55,7 +55,7 @@ impl ScanLayout {
         self.restart_interval > 0
     }
 
-    pub fn new(header: &Header<'_>) -> Self {
+    pub fn new(header: &JpegHeader<'_>) -> Self {
         let luma = usize::from(header.sampling.across * header.sampling.down);
         let mut blocks = vec![0; luma];
         blocks.extend(1..header.components.len() as u8);
@@ -71,14 +71,14 @@ impl ScanLayout {
 }
 
 /// Blocks of several MCUs.
-pub struct Blocks {
+pub struct McuBlocks {
     /// Coefficients by rows, one block after the other.
     pub coefficients: Vec<i16>,
     /// Last position, in the stream's order, that each block uses.
     pub lasts: Vec<u8>,
 }
 
-impl Blocks {
+impl McuBlocks {
     /// Allocates blocks for `mcus` MCUs.
     pub fn new(mcus: u32) -> Self {
         let blocks = mcus as usize * MCU_BLOCKS;
@@ -161,18 +161,18 @@ impl<'s> Scan<'s> {
 
     /// Skips MCUs.
     pub fn skip(&mut self, mcus: u32) -> Result<(), LeftToLibjpeg> {
-        let mut nowhere = Blocks { coefficients: Vec::new(), lasts: Vec::new() };
+        let mut nowhere = McuBlocks { coefficients: Vec::new(), lasts: Vec::new() };
         self.runs(mcus, |scan, _, run| scan.run::<false>(run, &mut nowhere, 0))
     }
 
     /// Reads MCUs, as many as there is space for.
-    pub fn read(&mut self, mcus: u32, blocks: &mut Blocks) -> Result<(), LeftToLibjpeg> {
+    pub fn read(&mut self, mcus: u32, blocks: &mut McuBlocks) -> Result<(), LeftToLibjpeg> {
         self.runs(mcus, |scan, done, run| scan.run::<true>(run, blocks, done))
     }
 
     /// Reads MCUs from here and from another position at once, which is faster than one after the other: while a
     /// look-up of one position waits, the core works on the other. Only for scans without restart markers.
-    pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
+    pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [McuBlocks; 2]) -> Result<(), LeftToLibjpeg> {
         assert!(self.layout.restart_interval == 0, "restart markers are followed at one position only");
         match self.level {
             #[cfg(target_arch = "x86_64")]
@@ -217,7 +217,7 @@ impl<'s> Scan<'s> {
     }
 
     /// Reads or skips MCUs. If `STORE`, stores their blocks after those of `done` MCUs.
-    fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
+    fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut McuBlocks, done: u32) -> Result<(), LeftToLibjpeg> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Avx2` is made only where the processor has AVX2, BMI1 and BMI2.
@@ -229,12 +229,22 @@ impl<'s> Scan<'s> {
     /// Does the same as `run_with`, with BMI2's shifts, which leave the flags alone.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn run_bmi2<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
+    fn run_bmi2<const STORE: bool>(
+        &mut self,
+        mcus: u32,
+        blocks: &mut McuBlocks,
+        done: u32,
+    ) -> Result<(), LeftToLibjpeg> {
         self.run_with::<STORE>(mcus, blocks, done)
     }
 
     #[inline(always)]
-    fn run_with<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
+    fn run_with<const STORE: bool>(
+        &mut self,
+        mcus: u32,
+        blocks: &mut McuBlocks,
+        done: u32,
+    ) -> Result<(), LeftToLibjpeg> {
         let (mut bits, mut predictors) = (self.bits, self.predictors);
         let (layout, codings) = (self.layout, self.codings);
         let mut at = done as usize * layout.blocks.len();
@@ -262,12 +272,17 @@ impl<'s> Scan<'s> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn run_two_bmi2(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
+    fn run_two_bmi2(&mut self, other: &mut Self, mcus: u32, blocks: &mut [McuBlocks; 2]) -> Result<(), LeftToLibjpeg> {
         self.run_two(other, mcus, blocks)
     }
 
     #[inline(always)]
-    fn run_two(&mut self, other: &mut Self, mcus: u32, [mine, others]: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
+    fn run_two(
+        &mut self,
+        other: &mut Self,
+        mcus: u32,
+        [mine, others]: &mut [McuBlocks; 2],
+    ) -> Result<(), LeftToLibjpeg> {
         let (mut bits, mut predictors) = ([self.bits, other.bits], [self.predictors, other.predictors]);
         let (layout, codings) = (self.layout, self.codings);
         let mut at = 0;

@@ -42,7 +42,7 @@ struct ddlp_jpeg {
     jvirt_barray_ptr *coefficients;
 };
 
-/* Mirrored by ffi::Header. */
+/* Mirrored by ffi::LibjpegHeader. */
 struct ddlp_header {
     uint32_t width;
     uint32_t height;

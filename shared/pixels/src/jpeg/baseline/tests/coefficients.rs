@@ -4,7 +4,7 @@ use super::*;
 use crate::jpeg::baseline::bits::BitWindow;
 use crate::jpeg::baseline::header::parse;
 use crate::jpeg::baseline::huffman::{AcTable, DcTable};
-use crate::jpeg::baseline::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
+use crate::jpeg::baseline::scan::{Coded, Coding, McuBlocks, Scan, ScanLayout, plain_bits};
 
 /// Bits of an entropy-coded segment, in order.
 #[derive(Default)]
@@ -62,7 +62,7 @@ fn read(level: Level, file: &[u8]) -> Result<[i16; 2], LeftToLibjpeg> {
     let (layout, part) = (ScanLayout::new(&header), &header.components[0]);
     let ac = AcTable::new(&part.ac, plain_bits(part.quant)).unwrap();
     let coding = Coding { dc: DcTable::new(&part.dc).unwrap(), ac };
-    let (mut window, mut blocks) = (BitWindow::default(), Blocks::new(1));
+    let (mut window, mut blocks) = (BitWindow::default(), McuBlocks::new(1));
     Scan::new(Coded::whole(header.scan), &layout, [&coding; 3], level, &mut window).read(1, &mut blocks)?;
     Ok([blocks.coefficients[0], blocks.coefficients[1]])
 }
