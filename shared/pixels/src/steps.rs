@@ -53,6 +53,8 @@ struct Drawing<'s> {
     steps: &'s mut Steps,
     /// The last step so far.
     step: Step,
+    /// Whether the last step does anything after its warp.
+    is_begun: bool,
 }
 
 impl Effects for Drawing<'_> {
@@ -61,13 +63,63 @@ impl Effects for Drawing<'_> {
     }
 
     fn add(&mut self, effect: impl Into<Effect>) {
-        let Self { steps, step } = self;
         match effect.into() {
-            Effect::Geometry(piece) => steps.take(step, piece),
-            Effect::Warp(warp) => steps.warp(step, warp),
-            Effect::Point(point) => steps.change(step, Change::Point(point)),
-            Effect::Area(area) => steps.change(step, Change::Area(area)),
+            Effect::Geometry(piece) => self.take(piece),
+            Effect::Warp(warp) => self.warp(warp),
+            Effect::Point(point) => self.change(Change::Point(point)),
+            Effect::Area(area) => self.change(Change::Area(area)),
         }
+    }
+}
+
+impl Drawing<'_> {
+    /// Adds a piece to the step. If the step cannot take all of it, begins the next step with the rest.
+    fn take(&mut self, piece: Piece) {
+        let before = self.step.size();
+        if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
+            if self.is_begun {
+                self.begin_next();
+            }
+            (self.step.window, self.step.border) = (window, piece.border);
+            self.is_begun = true;
+        }
+        let before = self.step.size();
+        if let Some(target) = piece.resize.filter(|target| *target != before) {
+            if self.step.resize.is_some() || self.step.flip || self.step.has_changes() {
+                self.begin_next();
+            }
+            (self.step.resize, self.step.interpolation) = (Some(target), piece.interpolation);
+            self.is_begun = true;
+        }
+        if piece.flip {
+            if self.step.has_changes() {
+                self.begin_next();
+            }
+            self.step.flip ^= true;
+            self.is_begun = true;
+        }
+    }
+
+    fn warp(&mut self, warp: Warp) {
+        if self.is_begun || self.step.warp.is_some() {
+            self.begin_next();
+        }
+        // A pipeline has far fewer operations.
+        let place = self.steps.warps.len() as u16;
+        self.step = Step { warp: Some(place), ..Step::untouched(warp.size(), self.steps.changes.len()) };
+        self.steps.warps.push(warp);
+    }
+
+    fn change(&mut self, change: Change) {
+        self.steps.changes.push(change);
+        self.step.changes.1 += 1;
+        self.is_begun = true;
+    }
+
+    fn begin_next(&mut self) {
+        let next = Step::untouched(self.step.size(), self.steps.changes.len());
+        self.steps.steps.push(std::mem::replace(&mut self.step, next));
+        self.is_begun = false;
     }
 }
 
@@ -102,54 +154,10 @@ impl Steps {
         self.steps.clear();
         self.changes.clear();
         self.warps.clear();
-        let mut drawing = Drawing { steps: self, step: Step::untouched(size, 0) };
+        let mut drawing = Drawing { steps: self, step: Step::untouched(size, 0), is_begun: false };
         pipeline.draw(draw, &mut drawing)?;
         let last = drawing.step;
         self.steps.push(last);
         Ok(())
-    }
-
-    /// Adds a piece to the step. If the step cannot take all of it, begins the next step with the rest.
-    fn take(&mut self, step: &mut Step, piece: Piece) {
-        let before = step.size();
-        if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
-            if *step != (Step { warp: step.warp, ..Step::untouched(before, self.changes.len()) }) {
-                self.begin_next(step);
-            }
-            (step.window, step.border) = (window, piece.border);
-        }
-        let before = step.size();
-        if let Some(target) = piece.resize.filter(|target| *target != before) {
-            if step.resize.is_some() || step.flip || step.has_changes() {
-                self.begin_next(step);
-            }
-            (step.resize, step.interpolation) = (Some(target), piece.interpolation);
-        }
-        if piece.flip {
-            if step.has_changes() {
-                self.begin_next(step);
-            }
-            step.flip ^= true;
-        }
-    }
-
-    fn warp(&mut self, step: &mut Step, warp: Warp) {
-        if *step != Step::untouched(step.size(), self.changes.len()) {
-            self.begin_next(step);
-        }
-        // A pipeline has far fewer operations.
-        let place = self.warps.len() as u16;
-        *step = Step { warp: Some(place), ..Step::untouched(warp.size(), self.changes.len()) };
-        self.warps.push(warp);
-    }
-
-    fn change(&mut self, step: &mut Step, change: Change) {
-        self.changes.push(change);
-        step.changes.1 += 1;
-    }
-
-    fn begin_next(&mut self, step: &mut Step) {
-        let next = Step::untouched(step.size(), self.changes.len());
-        self.steps.push(std::mem::replace(step, next));
     }
 }

@@ -192,18 +192,39 @@ proptest! {
         prop_assume!(pipeline.validate().is_ok());
         let draw = Draw { seed, epoch: 0, sample_id: 1 };
         let pixels = synthetic::photo(size.0, size.1, seed as u32);
-        let mut expected = (size, pixels.clone());
-        for (number, operation) in (0..).zip(&pipeline.operations) {
-            let words = &mut Rng::for_sample(draw, number);
-            let Ok(effects) = operation.effects(expected.0, words) else { return Ok(()) };
-            expected = effects.into_iter().fold(expected, alone);
-        }
-        let mut out = vec![0xA5; pipeline.output().bytes()];
-        let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
-        let mut plan = PassPlan::default();
-        plan.draw(&CompiledPipeline::of(&pipeline).unwrap(), size, draw).unwrap();
-        Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
-        prop_assert!(out == expected.1, "{pipeline:?}");
+        let Ok(expected) = each_alone(&pipeline, (size, pixels.clone()), draw) else { return Ok(()) };
+        prop_assert!(together(&pipeline, &(size, pixels), draw) == expected, "{pipeline:?}");
+    }
+}
+
+/// Applies the operations of a pipeline one after the other, and returns the pixels.
+fn each_alone(pipeline: &Pipeline, mut image: Image, draw: Draw) -> Result<Vec<u8>, PixelError> {
+    for (number, operation) in (0..).zip(&pipeline.operations) {
+        let effects = operation.effects(image.0, &mut Rng::for_sample(draw, number))?;
+        image = effects.into_iter().fold(image, alone);
+    }
+    Ok(image.1)
+}
+
+/// Applies the operations of a pipeline as samples get them, and returns the pixels.
+fn together(pipeline: &Pipeline, ((width, height), pixels): &Image, draw: Draw) -> Vec<u8> {
+    let mut out = vec![0xA5; pipeline.output().bytes()];
+    let mut image = Interleaved { width: *width, height: *height, pixels };
+    let mut plan = PassPlan::default();
+    plan.draw(&CompiledPipeline::of(pipeline).unwrap(), (*width, *height), draw).unwrap();
+    Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_border_around_a_crop_shows_nothing_of_the_image_beyond_the_crop() {
+    let image = ((8, 8), synthetic::photo(8, 8, 3));
+    let pad = Pad { padding: Padding::all(2), fill: Fill([1, 2, 3]), padding_mode: PaddingMode::Constant };
+    let pipeline = Pipeline::of([RandomCrop::to(6).into(), pad.into()]);
+    for sample_id in 0..40 {
+        let draw = Draw { sample_id, ..Draw::default() };
+        let expected = each_alone(&pipeline, image.clone(), draw).unwrap();
+        assert!(together(&pipeline, &image, draw) == expected, "draw {sample_id}");
     }
 }
 
