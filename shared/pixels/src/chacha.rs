@@ -35,15 +35,15 @@ pub(crate) struct ChaCha8 {
 impl ChaCha8 {
     /// Returns the stream of a key (its words are little-endian in ChaCha's key).
     pub fn new(key: [u64; 4]) -> Self {
-        let [stream] = Self::several([key]);
-        stream
+        let key = halves(key);
+        Self { key, counter: 1, block: block(key, 0), given: 0 }
     }
 
-    /// Returns the streams of several keys. Makes the first block of all of them at once, so only keys whose words will
-    /// be used belong here.
-    pub fn several<const N: usize>(keys: [[u64; 4]; N]) -> [Self; N] {
+    /// Returns the streams of two keys. Makes the first blocks of both at once, so only keys whose words will be used
+    /// belong here.
+    pub fn two(keys: [[u64; 4]; 2]) -> [Self; 2] {
         let keys = keys.map(halves);
-        let blocks = blocks(keys, 0);
+        let blocks = two_blocks(keys);
         std::array::from_fn(|at| Self { key: keys[at], counter: 1, block: blocks[at], given: 0 })
     }
 
@@ -51,7 +51,7 @@ impl ChaCha8 {
     #[inline]
     pub fn word(&mut self) -> u64 {
         if self.given == WORDS {
-            [self.block] = blocks([self.key], self.counter);
+            self.block = block(self.key, self.counter);
             self.counter += 1;
             self.given = 0;
         }
@@ -61,12 +61,28 @@ impl ChaCha8 {
     }
 }
 
-/// Makes block `counter` of several streams.
-fn blocks<const N: usize>(keys: [[u32; 8]; N], counter: u64) -> [[u64; WORDS]; N] {
-    let starts = keys.map(|key| start(key, counter));
+/// Makes block `counter` of a stream.
+fn block(key: [u32; 8], counter: u64) -> [u64; WORDS] {
+    let start = start(key, counter);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has SSE2.
-    let blocks = unsafe { x86::blocks(starts) };
+    let [block] = unsafe { x86::blocks([start]) };
+    #[cfg(not(target_arch = "x86_64"))]
+    let block = portable::block(start);
+    joined(block)
+}
+
+/// Makes the first blocks of two streams.
+fn two_blocks(keys: [[u32; 8]; 2]) -> [[u64; WORDS]; 2] {
+    let starts = keys.map(|key| start(key, 0));
+    #[cfg(target_arch = "x86_64")]
+    let blocks = if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        unsafe { x86::two_blocks(starts) }
+    } else {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe { x86::blocks(starts) }
+    };
     #[cfg(not(target_arch = "x86_64"))]
     let blocks = starts.map(portable::block);
     blocks.map(joined)
@@ -108,8 +124,8 @@ mod tests {
         }
 
         #[test]
-        fn several_streams_are_those_of_their_keys(keys: [[u64; 4]; 2]) {
-            for (mut stream, key) in ChaCha8::several(keys).into_iter().zip(keys) {
+        fn two_streams_are_those_of_their_keys(keys: [[u64; 4]; 2]) {
+            for (mut stream, key) in ChaCha8::two(keys).into_iter().zip(keys) {
                 let (_, mut other) = both(key);
                 for at in 0..20 {
                     prop_assert_eq!(stream.word(), other.next_u64(), "word {}", at);
@@ -119,7 +135,15 @@ mod tests {
 
         #[test]
         fn blocks_without_vector_instructions_are_the_same(key: [u64; 4], counter: u64) {
-            prop_assert_eq!(joined(portable::block(start(halves(key), counter))), blocks([halves(key)], counter)[0]);
+            prop_assert_eq!(joined(portable::block(start(halves(key), counter))), block(halves(key), counter));
+        }
+
+        #[test]
+        #[cfg(target_arch = "x86_64")]
+        fn two_blocks_without_avx2_are_the_same(keys: [[u64; 4]; 2]) {
+            let starts = keys.map(|key| start(halves(key), 0));
+            // SAFETY: every x86-64 has SSE2.
+            prop_assert_eq!(unsafe { x86::blocks(starts) }.map(joined), two_blocks(keys.map(halves)));
         }
 
         #[test]

@@ -65,7 +65,7 @@ impl Rng {
 
     /// Returns the streams of an operation and of the next one, in the time that one stream takes.
     pub(crate) fn for_two_operations(draw: Draw, first: u32) -> [Self; 2] {
-        ChaCha8::several([first, first + 1].map(|operation| key_of_sample(draw, operation))).map(Self)
+        ChaCha8::two([first, first + 1].map(|operation| key_of_sample(draw, operation))).map(Self)
     }
 
     /// Returns a stream of an epoch, such as the one that shuffles the epoch. No stream of a sample equals it.
