@@ -69,6 +69,7 @@ impl Level {
     }
 
     /// Returns the usual name of the set.
+    #[cfg(test)]
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]

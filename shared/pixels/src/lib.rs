@@ -92,20 +92,3 @@ pub use raw::RawImage;
 pub use rendered::{Prepared, Rendered};
 pub use row_index::{BadRowIndex, RowIndex};
 pub use source::Source;
-
-/// Returns the version of the built-in libjpeg-turbo, such as 3001000 for 3.1.0.
-pub fn libjpeg_turbo_version() -> u32 {
-    jpeg::ffi::version()
-}
-
-/// Returns whether libjpeg-turbo uses the processor's vector instructions (SSE2, AVX2, NEON). Without them, the JPEGs
-/// that libjpeg-turbo decodes, such as progressive ones, keep the same pixels but take several times as long. The
-/// environment variable `JSIMD_FORCENONE=1` turns them off.
-pub fn libjpeg_turbo_uses_simd() -> bool {
-    jpeg::ffi::uses_simd()
-}
-
-/// Returns the vector instructions that our own code uses, such as "AVX2" or "NEON".
-pub fn vector_instructions() -> &'static str {
-    level::Level::best().name()
-}

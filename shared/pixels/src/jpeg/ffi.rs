@@ -87,8 +87,6 @@ struct Raw {
 }
 
 unsafe extern "C" {
-    fn ddlp_version() -> u32;
-    fn ddlp_uses_simd() -> c_int;
     fn ddlp_map_large_blocks();
     fn ddlp_new() -> *mut Raw;
     fn ddlp_free(jpeg: *mut Raw);
@@ -118,18 +116,6 @@ unsafe extern "C" {
         message: *mut c_char,
     ) -> c_int;
     fn ddlp_release(buffer: *mut u8);
-}
-
-/// Returns the version of libjpeg-turbo that the shim is built against, such as 3001000.
-pub fn version() -> u32 {
-    // SAFETY: returns a constant.
-    unsafe { ddlp_version() }
-}
-
-/// Returns whether libjpeg-turbo decodes with vector instructions on this machine.
-pub fn uses_simd() -> bool {
-    // SAFETY: the function takes nothing, and keeps what it finds out about the processor per thread.
-    unsafe { ddlp_uses_simd() != 0 }
 }
 
 /// A reusable decoder without a file.

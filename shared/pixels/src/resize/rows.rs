@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(not(target_arch = "aarch64"))]
 use super::groups::VALUES_AT_ONCE;
 use crate::level::Level;
 
 /// Makes a row of values from rows that begin `stride` apart, one for each of an even number of weights, which have
-/// `bits` bits after the point. May read a little beyond the length of `out`, up to a multiple of [`VALUES_AT_ONCE`].
+/// `bits` bits after the point. May read a little beyond the length of `out`, up to a multiple of
+/// [`VALUES_AT_ONCE`](super::groups::VALUES_AT_ONCE).
 pub fn make_row(level: Level, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]

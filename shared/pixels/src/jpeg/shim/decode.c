@@ -25,13 +25,6 @@ void ddlp_map_large_blocks(void)
 #endif
 }
 
-uint32_t ddlp_version(void) { return LIBJPEG_TURBO_VERSION_NUMBER; }
-
-/* A function of libjpeg-turbo that no installed header declares: whether the inverse DCT uses vector instructions. */
-extern int jsimd_can_idct_islow(void);
-
-int ddlp_uses_simd(void) { return jsimd_can_idct_islow() != 0; }
-
 int ddlp_reason_of(int msg_code)
 {
     switch (msg_code) {

@@ -80,8 +80,6 @@ struct ddlp_encode_params {
     uint32_t app1_len;
 };
 
-uint32_t ddlp_version(void);
-int ddlp_uses_simd(void);
 void ddlp_map_large_blocks(void);
 struct ddlp_jpeg *ddlp_new(void);
 void ddlp_free(struct ddlp_jpeg *jpeg);
