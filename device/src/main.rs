@@ -4,6 +4,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use ddlp_csd::memory::allocator::{self, Allocator};
+use ddlp_dataset::{ability_name, beginning_of};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
 use ddlp_device::replace;
@@ -110,8 +111,8 @@ fn main() -> ExitCode {
 
 fn print_abilities() -> io::Result<()> {
     let mut out = io::stdout().lock();
-    ddlp_pixels::abilities().iter().try_for_each(|Ability { number, digest }| {
-        writeln!(out, "{:04x}  {}  {number}", number.0, ddlp_dataset::beginning_of(digest))
+    ddlp_dataset::abilities().iter().try_for_each(|Ability { number, digest }| {
+        writeln!(out, "{:04x}  {}  {}", number.0, beginning_of(digest), ability_name(*number))
     })?;
     out.flush()
 }

@@ -1,7 +1,6 @@
 //! A dataset with hooks at its reads.
 
-use ddlp_dataset::{Dataset, FetchDepth, Header, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::Decoders;
+use ddlp_dataset::{Dataset, Decoders, FetchDepth, Header, Identity, Location, ReadError, Unavailable};
 use std::io;
 
 /// Hooks of a dataset.

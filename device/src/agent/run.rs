@@ -97,7 +97,7 @@ impl Agent {
         let drive = DriveIdentity {
             dataset: *dataset.identity().as_bytes(),
             dataset_samples: dataset.len(),
-            abilities: ddlp_pixels::abilities().to_vec(),
+            abilities: ddlp_dataset::abilities().to_vec(),
             agent: DriveIdentity::version_field(env!("CARGO_PKG_VERSION")),
             slot_bytes: settings.geometry.slot_bytes,
             slots: settings.geometry.slots,

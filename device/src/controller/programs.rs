@@ -12,6 +12,7 @@ use ddlp_csd::abilities::Disagreement;
 use ddlp_csd::log::DriveIdentity;
 use ddlp_csd::program::{DriveProgram, PROGRAM_BYTES_MAX, program_id};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
+use ddlp_dataset::ability_name;
 use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::sync::Arc;
@@ -156,8 +157,10 @@ fn complete(bytes: &[u8], given: Option<u64>, drive: &DriveIdentity) -> Result<L
     }
     let wire = DriveProgram::from_bytes(bytes).map_err(|error| error.to_string())?;
     let agreed = wire.agree(&drive.abilities).map_err(|Disagreement { needed, found }| match found {
-        Some(_) => format!("the host needs {}, and has another digest of it than this drive", needed.number),
-        None => format!("the host needs {}, which this drive lacks", needed.number),
+        Some(_) => {
+            format!("the host needs {}, and has another digest of it than this drive", ability_name(needed.number))
+        }
+        None => format!("the host needs {}, which this drive lacks", ability_name(needed.number)),
     })?;
     let program = wire.program;
     if !program.limits.is_within(&PROGRAM_LIMITS_MAX) {

@@ -54,7 +54,7 @@ fn batch_end_to_end(digests: Digests, flow_control: bool, results: Backing, poli
     let drive = DriveIdentity::parse(&association.log(IDENTITY_LOG, 4096)).unwrap();
     assert_eq!(drive.dataset, *dataset.identity().as_bytes());
     assert_eq!((drive.dataset_samples, drive.slots, drive.slot_bytes, drive.workers), (30, 4, 1 << 20, 2));
-    assert_eq!(drive.abilities, ddlp_pixels::abilities());
+    assert_eq!(drive.abilities, ddlp_dataset::abilities());
     assert_eq!(drive.agent_version(), env!("CARGO_PKG_VERSION"));
     // A folder has no bytes to export: namespace 1 is one block, the identity page.
     let (_, block) = queue.ok(read(DATASET_NSID, 0, 1), &[]);

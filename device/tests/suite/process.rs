@@ -380,10 +380,10 @@ fn the_figures_are_served_where_the_ready_line_says() {
 fn abilities_are_listed_in_words() {
     let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).arg("abilities").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), ddlp_pixels::abilities().len());
-    for (ability, line) in ddlp_pixels::abilities().iter().zip(text.lines()) {
+    assert_eq!(text.lines().count(), ddlp_dataset::abilities().len());
+    for (ability, line) in ddlp_dataset::abilities().iter().zip(text.lines()) {
         let digest: String = ability.digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(line, format!("{:04x}  {digest}  {}", ability.number.0, ability.number));
+        assert_eq!(line, format!("{:04x}  {digest}  {}", ability.number.0, ddlp_dataset::ability_name(ability.number)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lists of abilities as they cross the link, and the comparison of two machines' lists.
 
-use ddlp_pixels::{Ability, AbilityNumber, Decoder, Decoders};
+use ddlp_dataset::{Decoder, Decoders};
+use ddlp_pixels::{Ability, AbilityNumber};
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -97,7 +98,9 @@ impl AgreedDecoders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_pixels::{Format, abilities};
+    use ddlp_dataset::abilities;
+    use ddlp_dataset::pack::StoredForm;
+    use ddlp_pixels::Format;
 
     #[test]
     fn a_list_survives_the_link_and_nothing_else_is_a_list() {
@@ -140,7 +143,7 @@ mod tests {
             (AgreedDecoders::ALL, unknown, false),
             (AgreedDecoders::ALL, Some(AbilityNumber(0x02FF)), true),
             (AgreedDecoders::ALL, Some(AbilityNumber::of_form(9)), true),
-            (AgreedDecoders::ALL, Some(Decoder::Raw.ability()), false),
+            (AgreedDecoders::ALL, Some(Decoder::Form(StoredForm::Raw).ability()), false),
             (without_gif, Some(AbilityNumber::RENDERING), false),
             (without_gif, Some(AbilityNumber(0x7777)), false),
         ] {
@@ -160,8 +163,8 @@ mod tests {
         let agreed = with_other(Decoder::File(Format::Png).ability());
         assert!(!agreed.include_all_formats && !agreed.decoders.contains(Decoder::File(Format::Png)));
         assert!(agreed.decoders.contains(Decoder::File(Format::Jpeg)));
-        let agreed = with_other(Decoder::Rows.ability());
-        assert!(agreed.include_all_formats && !agreed.decoders.contains(Decoder::Rows));
+        let agreed = with_other(Decoder::Form(StoredForm::Rows).ability());
+        assert!(agreed.include_all_formats && !agreed.decoders.contains(Decoder::Form(StoredForm::Rows)));
         let newer = [&decoders[..], &[Ability { number: AbilityNumber(0x02FF), digest: [3; 16] }]].concat();
         let agreed = AgreedDecoders::of(&newer, abilities());
         assert_eq!((agreed.decoders, agreed.include_all_formats), (Decoders::ALL, false));

@@ -7,6 +7,7 @@ mod drive;
 
 pub use drive::{DriveProgram, program_id};
 
+use ddlp_dataset::ability_name;
 use ddlp_pixels::{AbilityNumber, Limits, Pipeline};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U32;
@@ -85,10 +86,10 @@ pub enum ProgramError {
     #[error("the program's lists of abilities: {0}")]
     Lists(&'static str),
     /// The program needs an ability that this version does not know.
-    #[error("the program needs {0}, which this ddlp-device lacks: update ddlp-device")]
+    #[error("the program needs {}, which this ddlp-device lacks: update ddlp-device", ability_name(*.0))]
     Unknown(AbilityNumber),
     /// The pipeline needs an ability that the program does not list.
-    #[error("the program's pipeline needs {0}, which its list of needed abilities lacks")]
+    #[error("the program's pipeline needs {}, which its list of needed abilities lacks", ability_name(*.0))]
     Undeclared(AbilityNumber),
     /// Bytes remain behind the decoded body.
     #[error("{0} bytes behind the program body")]

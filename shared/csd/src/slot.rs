@@ -19,6 +19,7 @@ pub use record::{Outcome, RECORD_BYTES, SampleRecord, table_to_bytes};
 
 use crate::program::CorruptPolicy;
 use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES};
+use ddlp_dataset::ability_name;
 use ddlp_pixels::{AbilityNumber, CorruptReason, Shape};
 use std::ops::Range;
 
@@ -155,7 +156,7 @@ pub enum SlotError {
 pub fn decoder_name(decoder: Option<AbilityNumber>) -> String {
     match decoder {
         None => "a file format that the drive does not know".into(),
-        Some(decoder) => format!("the decoder of {decoder}"),
+        Some(decoder) => format!("the decoder of {}", ability_name(decoder)),
     }
 }
 

@@ -9,10 +9,12 @@ mod planar;
 mod raw;
 mod rows;
 
+pub(crate) use dispatch::FormNotes;
 pub use form::PackOption;
-pub(crate) use form::{Damage, FormNotes, Next, Unusable, check_bytes};
+pub(crate) use form::{Damage, Holds, Next, Unusable, check_bytes};
+pub(crate) use planar::store_planes;
 #[cfg(test)]
-pub(crate) use raw::GROUP_ROWS;
+pub(crate) use raw::GROUPS;
 
 /// Passes the list of forms to a macro, in the order of help and summaries. Each line has the form's number in records,
 /// which never changes, its name and module, and its type.
@@ -66,17 +68,3 @@ macro_rules! name_forms {
 }
 
 with_forms!(name_forms);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ddlp_pixels::AbilityNumber;
-
-    #[test]
-    fn the_ability_of_a_forms_decoder_has_the_forms_number() {
-        for &form in StoredForm::ALL {
-            let Some(decoder) = form.decoder() else { continue };
-            assert_eq!(decoder.ability(), AbilityNumber::of_form(form as u8), "{form:?}");
-        }
-    }
-}

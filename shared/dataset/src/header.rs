@@ -1,6 +1,7 @@
 //! What is known of a sample before any of its bytes are read.
 
 use crate::forms::StoredForm;
+use ddlp_pixels::{FormDecoder, FormImage, Source};
 use std::ops::Range;
 
 /// What is known of a sample before any of its bytes are read. Ranges count bytes from wherever the source counts: the
@@ -41,6 +42,20 @@ impl Header {
     /// Returns the header of three planes of 8-bit RGB without a checksum.
     pub fn planar(size: (u32, u32), bytes: Range<u64>) -> Self {
         Self::of(StoredForm::Planar, size, bytes)
+    }
+
+    /// Returns a sample whose form has a decoder of its own, from what was read of it: the detail, and the sample's
+    /// bytes from `offset` on.
+    pub(crate) fn image<'a>(
+        &self,
+        decoder: &'a dyn FormDecoder,
+        detail: &'a [u8],
+        offset: u64,
+        bytes: &'a [u8],
+    ) -> Source<'a> {
+        let &Self { form, size: (width, height), orientation, was_shrunk, .. } = self;
+        let form = form as u8;
+        Source::Image(FormImage { form, decoder, width, height, orientation, was_shrunk, detail, offset, bytes })
     }
 
     /// Returns the number of bytes of the detail.

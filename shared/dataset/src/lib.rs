@@ -19,6 +19,7 @@
 
 pub mod pack;
 
+mod decoder;
 mod errno;
 mod error;
 mod extent;
@@ -39,6 +40,7 @@ mod samples;
 mod sources;
 mod stamp;
 
+pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldsError, SampleFields};
 pub use header::Header;
@@ -53,7 +55,7 @@ pub use sample_reader::{
 };
 pub use sources::*;
 
-use ddlp_pixels::{Decoders, Source};
+use ddlp_pixels::Source;
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;

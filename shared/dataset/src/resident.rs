@@ -9,8 +9,8 @@
 //! always counts.
 
 use crate::forms::StoredForm;
-use crate::{BytesRead, Dataset, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
-use ddlp_pixels::{Decoders, Source};
+use crate::{BytesRead, Dataset, Decoders, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
+use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;

@@ -27,11 +27,9 @@ pub(crate) use stored::{file, whole};
 pub use times::StageTimes;
 
 use crate::forms::FormNotes;
-use crate::{Dataset, ReadError, Reads};
+use crate::{Dataset, Decoder, Decoders, ReadError, Reads};
 use bytes::SampleBytes;
-use ddlp_pixels::{
-    CompiledPipeline, Decoder, Decoders, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source,
-};
+use ddlp_pixels::{CompiledPipeline, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source};
 use round::Round;
 use stored::Reading;
 use times::Watch;

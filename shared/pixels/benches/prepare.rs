@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Decoded, Draw, Limits, Pipeline, Preparer, RawImage, Source, synthetic};
+use ddlp_pixels::{Decoded, Draw, FormImage, Limits, Pipeline, Preparer, RawRows, Source, synthetic};
 
 /// Returns images of the sizes, layouts and qualities that are frequent in ImageNet's training set.
 fn generated() -> Vec<Vec<u8>> {
@@ -69,12 +69,12 @@ fn prepare(criterion: &mut Criterion) {
 
 /// Measures crops of uncompressed images, which read and check the rows that they touch.
 fn raw(criterion: &mut Criterion) {
-    const GROUP_ROWS: u32 = 16;
+    const GROUPS: RawRows = RawRows { group_rows: 16 };
     let mut preparer = Preparer::new(Limits::default());
     let images = images().into_iter().map(|image| {
         let mut pixels = Vec::new();
         let decoded = preparer.decode(Source::Encoded(&image), Some(500), &mut pixels).expect("a good image");
-        (decoded, RawImage::checksums_of(&pixels, decoded.width, GROUP_ROWS), pixels)
+        (decoded, GROUPS.checksums_of(&pixels, decoded.width), pixels)
     });
     let images: Vec<_> = images.collect();
     let mut group = criterion.benchmark_group("raw");
@@ -88,13 +88,12 @@ fn raw(criterion: &mut Criterion) {
     group.bench_function("imagenet-train", |bencher| {
         bencher.iter(|| {
             epoch += 1;
-            for (sample_id, (decoded, checksums, pixels)) in (0..).zip(&images) {
+            for (sample_id, (decoded, detail, bytes)) in (0..).zip(&images) {
                 let Decoded { width, height, orientation, was_shrunk } = *decoded;
-                let (group_rows, first_row) = (GROUP_ROWS, 0);
-                let image =
-                    RawImage { width, height, orientation, was_shrunk, group_rows, checksums, first_row, pixels };
+                let (form, decoder, offset) = (3, &GROUPS, 0);
+                let image = FormImage { form, decoder, width, height, orientation, was_shrunk, detail, offset, bytes };
                 let draw = Draw { seed: 1, epoch, sample_id };
-                preparer.prepare(Source::Raw(image), &pipeline, draw, &mut out).expect("a good image");
+                preparer.prepare(Source::Image(image), &pipeline, draw, &mut out).expect("a good image");
             }
         });
     });

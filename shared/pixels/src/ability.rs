@@ -3,15 +3,13 @@
 //! Two machines compare their digests of the abilities that a run needs, and no others. So an operation, a file format
 //! or a stored form that one of them lacks, or for which it makes other pixels, matters only to runs that need it.
 
-pub(crate) mod digests;
+mod digests;
+pub mod examples;
 
-use crate::error::PixelError;
 use crate::info::Format;
 use crate::ops::Operation;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
-use std::fmt;
-use std::sync::OnceLock;
 
 /// Number of the first operation; the others follow in their order.
 const OPERATIONS: u16 = 0x0100;
@@ -31,6 +29,11 @@ impl AbilityNumber {
     /// Finding an image's EXIF orientation and turning the image upright.
     pub const ORIENTATION: Self = Self(0x0002);
 
+    /// Returns the number for the decoder of files of this format.
+    pub const fn of_format(format: Format) -> Self {
+        Self(FORMATS + format as u16)
+    }
+
     /// Returns the number for the decoder of a pack's form, by the form's number in a record.
     pub const fn of_form(form: u8) -> Self {
         Self(FORMS + form as u16)
@@ -45,18 +48,18 @@ impl AbilityNumber {
     pub const fn is_form(self) -> bool {
         Self::of_form(0).0 <= self.0 && self.0 <= Self::of_form(u8::MAX).0
     }
-}
 
-/// The ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG files`.
-impl fmt::Display for AbilityNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG
+    /// files`. Returns `None` for a form's decoder and for an ability of another version.
+    pub fn name(self) -> Option<String> {
         let operation = self.0.checked_sub(OPERATIONS).and_then(|at| Operation::NAMES.get(usize::from(at)));
-        match (*self, operation, Decoder::of_ability(*self)) {
-            (Self::RENDERING, ..) => f.write_str("cropping and resizing"),
-            (Self::ORIENTATION, ..) => f.write_str("turning images upright"),
-            (_, Some(name), _) => write!(f, "the operation {name}"),
-            (_, _, Some(decoder)) => write!(f, "{decoder}"),
-            _ => write!(f, "ability {:#06x} of another version", self.0),
+        let format = Format::ALL.iter().find(|&&format| Self::of_format(format) == self);
+        match (self, operation, format) {
+            (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
+            (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
+            (_, Some(name), _) => Some(format!("the operation {name}")),
+            (_, _, Some(format)) => Some(format!("{} files", format.title())),
+            _ => None,
         }
     }
 }
@@ -70,15 +73,23 @@ pub struct Ability {
     pub digest: [u8; 16],
 }
 
-/// Returns this machine's abilities, in the order of their numbers. The first call computes the digests.
-pub fn abilities() -> &'static [Ability] {
-    static ABILITIES: OnceLock<Vec<Ability>> = OnceLock::new();
-    ABILITIES.get_or_init(digests::compute)
+impl Ability {
+    /// Computes the ability to decode a form, by the form's number in a record. `examples` passes samples of the form
+    /// to the function that it gets.
+    pub fn of_form(form: u8, examples: impl FnOnce(&mut dyn FnMut(Source<'_>))) -> Self {
+        digests::decoding(AbilityNumber::of_form(form), examples)
+    }
+
+    /// Returns this ability with a digest that also depends on the other ability's.
+    pub fn and(self, other: Self) -> Self {
+        digests::both(self, other)
+    }
 }
 
-/// Returns this machine's ability with this number.
-pub fn ability(number: AbilityNumber) -> Option<Ability> {
-    abilities().iter().copied().find(|ability| ability.number == number)
+/// Computes this machine's abilities, in the order of their numbers, apart from those for the forms of a pack: the
+/// crate that knows the forms adds these.
+pub fn abilities_without_forms() -> Vec<Ability> {
+    digests::compute()
 }
 
 impl Operation {
@@ -98,143 +109,6 @@ impl Pipeline {
         needs.sort();
         needs.dedup();
         needs
-    }
-}
-
-/// Most file formats that a set of decoders can hold, and most forms.
-const KINDS_MAX: u32 = 16;
-
-/// Makes the type of all decoders from the formats of files and this list of the forms that are not files: the number
-/// of each in a pack's records, its name, and its variant, which [`Source`] has too.
-macro_rules! decoders {
-    ($($(#[$documentation:meta])* $code:literal $name:literal $form:ident,)+) => {
-        /// Way in which the bytes of a sample become an image.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Decoder {
-            /// Of complete files of this format.
-            File(Format),
-            $($(#[$documentation])* $form,)+
-        }
-
-        impl Decoder {
-            const FORMS: &[Self] = &[$(Self::$form),+];
-
-            /// Returns the decoder of a sample.
-            ///
-            /// # Errors
-            ///
-            /// If the sample is a file whose format this version does not know.
-            #[inline]
-            pub fn of(source: &Source<'_>) -> Result<Self, PixelError> {
-                Ok(match source {
-                    Source::Encoded(file) => Self::File(Format::of(file)?),
-                    $(Source::$form { .. } => Self::$form,)+
-                })
-            }
-
-            /// Returns the number of the decoder's ability.
-            pub const fn ability(self) -> AbilityNumber {
-                match self {
-                    Self::File(format) => AbilityNumber(FORMATS + format as u16),
-                    $(Self::$form => AbilityNumber::of_form($code),)+
-                }
-            }
-
-            /// Returns the decoder's place in a set: formats come first, then forms, each in the order of its numbers.
-            const fn place(self) -> u32 {
-                match self {
-                    Self::File(format) => format as u32,
-                    $(Self::$form => KINDS_MAX + $code,)+
-                }
-            }
-        }
-
-        /// The samples that the decoder takes, in words: `PNG files`, `samples of the form raw`.
-        impl fmt::Display for Decoder {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    Self::File(format) => write!(f, "{} files", format.title()),
-                    $(Self::$form => f.write_str(concat!("samples of the form ", $name)),)+
-                }
-            }
-        }
-
-        const _: () = assert!(Format::ALL.len() <= KINDS_MAX as usize $(&& $code < KINDS_MAX)+);
-    };
-}
-
-decoders! {
-    /// Of [`Source::Planar`].
-    1 "planar" Planar,
-    /// Of [`Source::Indexed`].
-    2 "indexed" Indexed,
-    /// Of [`Source::Raw`].
-    3 "raw" Raw,
-    /// Of [`Source::Rows`].
-    4 "rows" Rows,
-}
-
-impl Decoder {
-    /// Returns all decoders, in the order of their abilities' numbers.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Format::ALL.iter().map(|&format| Self::File(format)).chain(Self::FORMS.iter().copied())
-    }
-
-    /// Returns the decoder whose ability has this number, if this version knows it.
-    pub fn of_ability(number: AbilityNumber) -> Option<Self> {
-        Self::all().find(|decoder| decoder.ability() == number)
-    }
-}
-
-/// A set of decoders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Decoders(u32);
-
-impl Decoders {
-    /// No decoder.
-    pub const NONE: Self = Self(0);
-    /// Every decoder of this version.
-    pub const ALL: Self = Self::FILES.with(Decoder::FORMS);
-    /// Decoders of files in every format.
-    pub const FILES: Self = Self((1 << Format::ALL.len()) - 1);
-
-    /// Returns the set with further decoders.
-    const fn with(mut self, mut decoders: &[Decoder]) -> Self {
-        while let [decoder, rest @ ..] = decoders {
-            self.0 |= 1 << decoder.place();
-            decoders = rest;
-        }
-        self
-    }
-
-    /// Adds a decoder.
-    pub fn insert(&mut self, decoder: Decoder) {
-        *self = self.with(&[decoder]);
-    }
-
-    /// Returns whether the decoder is in the set.
-    #[inline]
-    pub fn contains(self, decoder: Decoder) -> bool {
-        self.0 & 1 << decoder.place() != 0
-    }
-
-    /// Returns whether all decoders of `others` are in the set.
-    pub fn contains_all(self, others: Self) -> bool {
-        self.0 & others.0 == others.0
-    }
-
-    /// Returns the decoders, in the order of their abilities' numbers.
-    pub fn iter(self) -> impl Iterator<Item = Decoder> {
-        Decoder::all().filter(move |&decoder| self.contains(decoder))
-    }
-}
-
-impl FromIterator<Decoder> for Decoders {
-    fn from_iter<T: IntoIterator<Item = Decoder>>(decoders: T) -> Self {
-        let mut set = Self::NONE;
-        decoders.into_iter().for_each(|decoder| set.insert(decoder));
-        set
     }
 }
 

@@ -63,6 +63,17 @@ impl FirstFrame {
     }
 }
 
+/// Returns whether the image of a WebP, or the first frame of an animation, is coded without loss.
+pub(crate) fn is_lossless(file: &[u8]) -> bool {
+    let is_image = |&(kind, _): &(&[u8], &[u8])| kind == b"VP8 " || kind == b"VP8L";
+    let frame = riff_chunks(file).find(|&(kind, _)| kind == b"ANMF");
+    let image = match frame.and_then(|(_, data)| data.get(FRAME_HEADER_BYTES..)) {
+        Some(chunks) => chunks_of(chunks).find(is_image),
+        None => riff_chunks(file).find(is_image),
+    };
+    image.is_some_and(|(kind, _)| kind == b"VP8L")
+}
+
 /// A little-endian number of 24 bits.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])

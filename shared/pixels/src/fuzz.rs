@@ -1,6 +1,6 @@
 //! Entry points for fuzzers: everything that foreign bytes can reach, with this crate's promises as assertions.
 
-use crate::ability::digests::IMAGES;
+use crate::ability::examples::IMAGES;
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;

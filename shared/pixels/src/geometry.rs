@@ -43,16 +43,20 @@ impl Window {
 
 /// A box of whole pixels within an image. Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rect {
+pub struct Rect {
+    /// Column of the left edge.
     pub x: u32,
+    /// Row of the upper edge.
     pub y: u32,
+    /// Width in columns.
     pub width: u32,
+    /// Height in rows.
     pub height: u32,
 }
 
 impl Rect {
     /// Returns the rectangle with a margin around it, as far as the margin lies within an image of this size.
-    pub fn with_margin(self, margin: u32, (width, height): (u32, u32)) -> Self {
+    pub(crate) fn with_margin(self, margin: u32, (width, height): (u32, u32)) -> Self {
         let span = |start: u32, length: u32, limit: u32| {
             let first = start.saturating_sub(margin);
             (first, (start + length + margin).min(limit) - first)

@@ -87,6 +87,8 @@ pub struct ImageInfo {
     pub components: u32,
     /// Bits of a stored component.
     pub bits: u32,
+    /// Whether the file holds every pixel as it was, which JPEG and lossy WebP do not.
+    pub is_lossless: bool,
     /// EXIF orientation, 1 to 8; 1 is upright.
     pub orientation: u8,
     /// Properties that only a JPEG has.

@@ -93,6 +93,7 @@ pub(crate) fn info(opened: &Opened<'_>, orientation: u8) -> ImageInfo {
         height: header.height,
         components: header.components,
         bits: header.precision,
+        is_lossless: false,
         orientation,
         jpeg: Some(JpegInfo {
             color: color_of(header),

@@ -2,7 +2,7 @@
 //!
 //! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
-//! and from [`draw`]'s own rules. [`abilities`] lets two machines compare their ways to pixels. [`Preparer::inspect`]
+//! and from [`draw`]'s own rules. An [`Ability`] lets two machines compare their ways to pixels. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
 //! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
@@ -10,11 +10,12 @@
 //! The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
-//! (other formats), `plan` (what is read of a sample), `raw` (uncompressed pixels), `rows` (pixels in bands), `planar`
-//! (images of three planes), `interleave` (planes to RGB pixels), `mirror` (rows of pixels), [`ops`] (the operations of
-//! a pipeline), `compiled` (a pipeline that is ready for samples), `steps` (which operations one pass does together),
-//! `passes` (which pixels each pass computes), `resize` (from bands to the output), [`warp`] (rotations and the like)
-//! and `level` (which vector instructions the processor has).
+//! (other formats), `plan` (what is read of a sample), `form_image` (images of forms that have a decoder of their own),
+//! `raw` (uncompressed pixels), `rows` (pixels in bands), `planar` (images of three planes), `interleave` (planes to
+//! RGB pixels), `mirror` (rows of pixels), [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready
+//! for samples), `steps` (which operations one pass does together), `passes` (which pixels each pass computes), `resize`
+//! (from bands to the output), [`warp`] (rotations and the like) and `level` (which vector instructions the processor
+//! has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
@@ -31,6 +32,7 @@ pub mod encode;
 mod error;
 pub mod field;
 mod first_frame;
+mod form_image;
 #[doc(hidden)]
 pub mod fuzz;
 mod geometry;
@@ -69,12 +71,13 @@ mod steps;
 pub mod synthetic;
 pub mod warp;
 
-pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability};
+pub use ability::{Ability, AbilityNumber, abilities_without_forms, examples};
 pub use compiled::CompiledPipeline;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, IMAGE, ImageLayout, LABEL};
-pub use geometry::{Border, Window};
+pub use form_image::{BandMemory, FormDecoder, FormImage};
+pub use geometry::{Border, Rect, Window};
 pub use indexing::{IndexedJpeg, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
@@ -88,7 +91,8 @@ pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use plan::{PlanMemory, SamplePlan};
 pub use prefetch::prefetch;
 pub use preparer::{Decoded, Preparer};
-pub use raw::RawImage;
+pub use raw::RawRows;
 pub use rendered::{Prepared, Rendered};
 pub use row_index::{BadRowIndex, RowIndex};
+pub use rows::{Band, Sink};
 pub use source::Source;

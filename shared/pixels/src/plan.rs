@@ -61,8 +61,12 @@ impl<'p> SamplePlan<'p> {
         Ok(self.rect(index.size(), index.orientation())?.map(|rect| index.rows_of(rect)))
     }
 
-    /// Returns the rectangle of the stored image that is needed, if anything is.
-    fn rect(&mut self, stored: (u32, u32), orientation: u8) -> Result<Option<Rect>, PixelError> {
+    /// Returns the rectangle of the stored image that is needed, if anything is. Otherwise as [`rows`](Self::rows).
+    ///
+    /// # Errors
+    ///
+    /// As [`rows`](Self::rows).
+    pub fn rect(&mut self, stored: (u32, u32), orientation: u8) -> Result<Option<Rect>, PixelError> {
         if self.crop.is_none() {
             return Ok(Some(Rect { x: 0, y: 0, width: stored.0, height: stored.1 }));
         }

@@ -5,6 +5,7 @@ mod jpeg_decoders;
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
+use crate::form_image::FormRows;
 use crate::indexing::{self, IndexedJpeg, IndexedRows, NotIndexed};
 use crate::info::{Format, ImageInfo};
 use crate::inspect::{self, Verdict};
@@ -19,7 +20,6 @@ use crate::pipeline::Pipeline;
 use crate::plan::{PlanMemory, SamplePlan};
 use crate::planar::Planes;
 use crate::raster;
-use crate::raw::RawRows;
 use crate::rendered::{Prepared, Rendered};
 use crate::rows::{ImageRows, Interleaved};
 use crate::source::Source;
@@ -205,10 +205,7 @@ impl Preparer {
                 limits.check_pixels(width, height)?;
                 run(&mut Planes::new((width, height), bytes, band, *level)?)?;
             }
-            Source::Raw(image) => {
-                limits.check_pixels(image.width, image.height)?;
-                run(&mut RawRows::new(image)?)?;
-            }
+            Source::Image(image) => run(&mut FormRows::new(image, limits, band)?)?,
             Source::Rows(_) => {
                 return Err(PixelError::Unsupported { message: "not all rows of the JPEG were read".into() });
             }
@@ -258,7 +255,7 @@ impl Preparer {
             out.truncate(start);
             return Err(error);
         }
-        let was_shrunk = size != stored || matches!(source, Source::Raw(image) if image.was_shrunk);
+        let was_shrunk = size != stored || matches!(source, Source::Image(image) if image.was_shrunk);
         Ok(Decoded { width: size.0, height: size.1, orientation: source.orientation(), was_shrunk })
     }
 

@@ -11,7 +11,7 @@ use image::error::{ImageError, LimitErrorKind};
 use image::{ColorType, ImageDecoder};
 
 use crate::error::PixelError;
-use crate::first_frame::FirstFrame;
+use crate::first_frame::{self, FirstFrame};
 use crate::info::{Format, ImageInfo};
 use crate::large;
 use crate::limits::Limits;
@@ -60,7 +60,8 @@ fn decode_frame(
 
 /// Reads the header.
 pub(crate) fn info(file: &[u8], format: Format, limits: Limits) -> Result<ImageInfo, PixelError> {
-    panics::contained(|| with_decoder(file, format, limits, Describe { format }))?
+    let is_lossless = format != Format::WebP || first_frame::is_lossless(file);
+    panics::contained(|| with_decoder(file, format, limits, Describe { format, is_lossless }))?
 }
 
 /// Work on a decoder whose type depends on the format.
@@ -97,6 +98,7 @@ fn image_limits(limits: Limits) -> image::Limits {
 
 struct Describe {
     format: Format,
+    is_lossless: bool,
 }
 
 impl Job for Describe {
@@ -107,7 +109,8 @@ impl Job for Describe {
         let color = decoder.original_color_type();
         let components = u32::from(color.channel_count());
         let bits = u32::from(color.bits_per_pixel()) / components.max(1);
-        Ok(ImageInfo { format: self.format, width, height, components, bits, orientation: 1, jpeg: None })
+        let Self { format, is_lossless } = self;
+        Ok(ImageInfo { format, width, height, components, bits, is_lossless, orientation: 1, jpeg: None })
     }
 }
 

@@ -7,14 +7,16 @@ use crate::geometry::{Rect, Window};
 pub(crate) const BAND_BYTES: usize = 128 << 10;
 
 /// Some rows of a rectangle, RGB. Rows may be wider than the rectangle.
-pub(crate) struct Band<'a> {
+pub struct Band<'a> {
     /// First row, counted from the rectangle's first row.
     pub y: u32,
+    /// Number of rows.
     pub rows: u32,
     /// Columns of `pixels`.
     pub columns: u32,
     /// Column of `pixels` at which the rectangle begins.
     pub left: u32,
+    /// Rows of RGB, 8 bits.
     pub pixels: &'a [u8],
 }
 
@@ -27,7 +29,7 @@ impl Band<'_> {
 }
 
 /// Receiver of the bands of a rectangle, from top to bottom.
-pub(crate) type Sink<'s> = &'s mut dyn FnMut(Band<'_>) -> Result<(), PixelError>;
+pub type Sink<'s> = &'s mut dyn FnMut(Band<'_>) -> Result<(), PixelError>;
 
 /// An image that can be read by rectangles.
 pub(crate) trait ImageRows {

@@ -1,12 +1,11 @@
 //! The input of a sample: its bytes, in one of the forms that a dataset can hold.
 
+use crate::form_image::FormImage;
 use crate::orientation;
 use crate::partial::PartialJpeg;
-use crate::raw::RawImage;
 
 /// Bytes of a sample, in one of the forms that a dataset can hold.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub enum Source<'a> {
     /// A complete file of an image format, recognised by its contents.
     Encoded(&'a [u8]),
@@ -28,8 +27,8 @@ pub enum Source<'a> {
         /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// Rows of 8-bit RGB; a crop needs only some of them.
-    Raw(RawImage<'a>),
+    /// An image of a form that has a decoder of its own.
+    Image(FormImage<'a>),
     /// The rows of MCUs that a crop needs of a JPEG. The pixels are those of the whole file.
     Rows(PartialJpeg<'a>),
 }
@@ -40,7 +39,7 @@ impl Source<'_> {
         match self {
             Self::Encoded(file) | Self::Indexed { file, .. } => orientation::of(file),
             Self::Planar { .. } => 1,
-            Self::Raw(image) => image.orientation,
+            Self::Image(image) => image.orientation,
             Self::Rows(jpeg) => jpeg.index.orientation(),
         }
     }

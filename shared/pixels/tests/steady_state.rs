@@ -7,8 +7,8 @@
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::ops::{RandomCrop, RandomHorizontalFlip};
 use ddlp_pixels::{
-    CompiledPipeline, Draw, Limits, PartialJpeg, Pipeline, PlanMemory, Preparer, RawImage, Rendered, RowIndex,
-    SamplePlan, Source, synthetic,
+    CompiledPipeline, Draw, FormImage, Limits, PartialJpeg, Pipeline, PlanMemory, Preparer, RawRows, Rendered,
+    RowIndex, SamplePlan, Source, synthetic,
 };
 use ddlp_test_support::allocations::{Counting, allocations_of};
 
@@ -117,16 +117,19 @@ fn turned_jpegs() {
     }
 }
 
-fn raw_image<'a>(pixels: &'a [u8], orientation: u8, checksums: &'a [u8]) -> Source<'a> {
-    Source::Raw(RawImage {
+const GROUPS: RawRows = RawRows { group_rows: 16 };
+
+fn raw_image<'a>(pixels: &'a [u8], orientation: u8, detail: &'a [u8]) -> Source<'a> {
+    Source::Image(FormImage {
+        form: 3,
+        decoder: &GROUPS,
         width: WIDTH,
         height: HEIGHT,
         orientation,
         was_shrunk: false,
-        group_rows: 16,
-        checksums,
-        first_row: 0,
-        pixels,
+        detail,
+        offset: 0,
+        bytes: pixels,
     })
 }
 
@@ -134,7 +137,7 @@ fn raw_image<'a>(pixels: &'a [u8], orientation: u8, checksums: &'a [u8]) -> Sour
 fn uncompressed_pixels() {
     let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
     let planes: Vec<u8> = (0..3).flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied()).collect();
-    let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
+    let checksums = GROUPS.checksums_of(&pixels, WIDTH);
     for orientation in [1, 6] {
         check(&format!("raw, orientation {orientation}"), &[raw_image(&pixels, orientation, &checksums)]);
     }
@@ -144,7 +147,7 @@ fn uncompressed_pixels() {
 #[test]
 fn all_in_turn() {
     let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
-    let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
+    let checksums = GROUPS.checksums_of(&pixels, WIDTH);
     let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
     let [first, gray, full, progressive] = [
         (Layout::Yuv420, JpegOptions::default()),

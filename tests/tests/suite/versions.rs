@@ -3,13 +3,15 @@
 
 use ddlp_csd::log::DriveIdentity;
 use ddlp_csd::slot::{HEADER_BYTES, Outcome, RECORD_BYTES, SlotHeader, table_to_bytes};
+use ddlp_dataset::pack::StoredForm;
+use ddlp_dataset::{Decoder, abilities, ability_name};
 use ddlp_host::{AbilityNumber, DriveSpec, LoaderBuilder, Pipeline, Strategy, pixels};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, Fate, Pdu, Proxy};
 use ddlp_tests::runs::{Run, chain, loader};
 use pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomInvert, Resize};
-use pixels::{Ability, Decoder, Format};
+use pixels::{Ability, Format};
 
 const SAMPLES: u32 = 60;
 /// Bytes of a data PDU in front of its data.
@@ -75,8 +77,8 @@ fn inverted() -> Pipeline {
 }
 
 fn number(name: &str) -> AbilityNumber {
-    let abilities = pixels::abilities().iter().map(|ability| ability.number);
-    abilities.into_iter().find(|number| number.to_string().ends_with(name)).expect("an ability")
+    let abilities = abilities().iter().map(|ability| ability.number);
+    abilities.into_iter().find(|number| ability_name(*number).ends_with(name)).expect("an ability")
 }
 
 #[test]
@@ -109,14 +111,16 @@ fn a_drive_with_another_operation_serves_the_runs_that_do_without_it() {
 fn a_drive_is_refused_for_a_decoder_only_if_the_dataset_needs_it() {
     let scene = Scene::new();
     let needed = ddlp_dataset::open(&scene.photos.pack()).unwrap().decoders().iter().collect::<Vec<_>>();
-    assert_eq!(needed, [Decoder::File(Format::Jpeg), Decoder::Indexed], "the pack's forms");
+    assert_eq!(needed, [Decoder::File(Format::Jpeg), Decoder::Form(StoredForm::Indexed)], "the pack's forms");
     let others = scene.with_abilities(|list| {
-        let others = [Decoder::File(Format::Gif), Decoder::Rows, Decoder::Planar].map(Decoder::ability);
+        let others = [Decoder::File(Format::Gif), Decoder::Form(StoredForm::Rows), Decoder::Form(StoredForm::Planar)]
+            .map(Decoder::ability);
         list.retain(|ability| !others.contains(&ability.number));
         list.push(Ability { number: AbilityNumber(0x7777), digest: [7; 16] });
     });
     scene.serves(others, &plain());
-    let url = scene.with_abilities(|list| list.retain(|ability| ability.number != Decoder::Indexed.ability()));
+    let url = scene
+        .with_abilities(|list| list.retain(|ability| ability.number != Decoder::Form(StoredForm::Indexed).ability()));
     let said = scene.refuses(url, &plain());
     assert!(said.contains("lacks samples of the form indexed"), "{said}");
 }

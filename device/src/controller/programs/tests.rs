@@ -2,7 +2,9 @@ use super::*;
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::program::Program;
-use ddlp_pixels::{Ability, Decoder, Decoders, Limits, abilities};
+use ddlp_dataset::pack::StoredForm;
+use ddlp_dataset::{Decoder, Decoders, abilities};
+use ddlp_pixels::{Ability, Limits};
 
 fn drive() -> DriveIdentity {
     DriveIdentity {
@@ -152,7 +154,7 @@ fn a_drive_refuses_programs_that_need_what_it_lacks_and_no_others() {
         table.set_active(0, true)?;
         table.active(0).map(|loaded| loaded.agreed)
     };
-    let rows: Decoders = [Decoder::Rows].into_iter().collect();
+    let rows: Decoders = [Decoder::Form(StoredForm::Rows)].into_iter().collect();
     assert_eq!(load(rows, |_| ()), Ok(AgreedDecoders::ALL));
     // Another operation, another file format, and the dataset's form when nothing is said about the dataset.
     assert_eq!(load(rows, |abilities| abilities.retain(|ability| ability.number.0 != 0x0106)), Ok(AgreedDecoders::ALL));

@@ -53,7 +53,7 @@ impl Bench {
         let drive = DriveIdentity {
             dataset: images::DATASET,
             dataset_samples: 10,
-            abilities: ddlp_pixels::abilities().to_vec(),
+            abilities: ddlp_dataset::abilities().to_vec(),
             agent: [0; 16],
             slot_bytes: 1 << 20,
             slots: 2,

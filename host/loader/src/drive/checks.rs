@@ -8,9 +8,9 @@ use crate::schedule::BatchId;
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::prepare;
 use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted, decoder_name};
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, Decoder};
 use ddlp_driver::DriverError;
-use ddlp_pixels::{AbilityNumber, Decoder};
+use ddlp_pixels::AbilityNumber;
 use std::io;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYT
 use ddlp_csd::program::{DriveProgram, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
-use ddlp_dataset::beginning_of;
+use ddlp_dataset::{ability_name, beginning_of};
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
@@ -193,14 +193,14 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<Agree
 
 /// Explains why a drive cannot do what the run needs: which ability differs, and the versions on both sides.
 fn explain(Disagreement { needed, found }: &Disagreement, agent: &str) -> String {
-    let (number, own) = (needed.number, env!("CARGO_PKG_VERSION"));
+    let (needs, own) = (ability_name(needed.number), env!("CARGO_PKG_VERSION"));
     let remedy = "run the same version on both sides, or do without it in this run";
     match found {
         None => {
-            format!("its ddlp-device {agent} lacks {number}, which this run needs: this ddlp {own} has it; {remedy}")
+            format!("its ddlp-device {agent} lacks {needs}, which this run needs: this ddlp {own} has it; {remedy}")
         }
         Some(found) => format!(
-            "it makes other pixels: {number} differs between its ddlp-device {agent}, whose digest begins with {}, and \
+            "it makes other pixels: {needs} differs between its ddlp-device {agent}, whose digest begins with {}, and \
              this ddlp {own}, whose digest begins with {}; {remedy}",
             beginning_of(&found.digest),
             beginning_of(&needed.digest)
@@ -218,7 +218,8 @@ fn cancel_command(id: BatchId) -> Command {
 mod tests {
     use super::*;
     use ddlp_csd::program::{CorruptPolicy, Program};
-    use ddlp_pixels::{Ability, Decoder, Format, Limits, Pipeline, abilities};
+    use ddlp_dataset::{Decoder, abilities};
+    use ddlp_pixels::{Ability, Format, Limits, Pipeline};
 
     #[test]
     fn messages_name_the_cancel_command() {

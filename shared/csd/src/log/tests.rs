@@ -1,5 +1,6 @@
 use super::*;
-use ddlp_pixels::{AbilityNumber, abilities};
+use ddlp_dataset::abilities;
+use ddlp_pixels::AbilityNumber;
 use proptest::prelude::*;
 
 fn identity() -> DriveIdentity {

@@ -7,7 +7,8 @@
 use super::{MAGIC, PROGRAM_BYTES_MAX, Program, ProgramError, ProgramFrame, framed};
 use crate::abilities::{self, ABILITY_BYTES, AgreedDecoders, Disagreement, disagreement};
 use blake3::Hasher;
-use ddlp_pixels::{Ability, AbilityNumber, Decoder, Decoders, ability};
+use ddlp_dataset::{Decoder, Decoders, ability};
+use ddlp_pixels::{Ability, AbilityNumber};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -136,19 +137,21 @@ fn body_of(bytes: &[u8]) -> Result<&[u8], ProgramError> {
 mod tests {
     use super::*;
     use crate::program::CorruptPolicy;
-    use ddlp_pixels::{Limits, Pipeline, abilities};
+    use ddlp_dataset::pack::StoredForm;
+    use ddlp_dataset::{abilities, ability_name};
+    use ddlp_pixels::{Limits, Pipeline};
     use proptest::prelude::*;
 
     fn program() -> DriveProgram {
         let pipeline = Pipeline::imagenet_train();
         let program = Program { pipeline, limits: Limits::default(), policy: CorruptPolicy::Skip };
-        DriveProgram::new(program, [Decoder::Rows].into_iter().collect())
+        DriveProgram::new(program, StoredForm::Rows.decoder().into_iter().collect())
     }
 
     #[test]
     fn a_program_names_what_it_needs_and_nothing_else() {
         let program = program();
-        let names: Vec<String> = program.needs.iter().map(|need| need.number.to_string()).collect();
+        let names: Vec<String> = program.needs.iter().map(|need| ability_name(need.number)).collect();
         let expected = [
             "cropping and resizing",
             "the operation RandomResizedCrop",

@@ -1,16 +1,21 @@
 //! The methods of [`StoredForm`] that differ by form. Each selects the form by a `match`, so that reading a small
 //! sample costs no dynamic call.
 
-use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable};
+use super::form::{DetailCheck, Form, Holds, Next, PackOption, Unusable};
 use super::{StoredForm, with_forms};
 use crate::pack::IndexRecord;
-use crate::pack::storing::{NotStored, StoredSample, Workspace};
 use crate::{Header, Reads};
-use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
+use ddlp_pixels::{ImageInfo, PixelError, SamplePlan, Source};
 use std::ops::Range;
 
 macro_rules! dispatch {
     ($($(#[$doc:meta])* $code:literal $name:ident $form:ident,)+) => {
+        /// What forms have learnt of a sample from the bytes that were read first. A worker reuses the memory.
+        #[derive(Debug, Default)]
+        pub(crate) struct FormNotes {
+            $($name: <super::$name::$form as Form>::Notes,)+
+        }
+
         impl StoredForm {
             /// Returns the option of `ddlp pack` that asks for this form.
             pub const fn option(self) -> Option<PackOption> {
@@ -27,16 +32,22 @@ macro_rules! dispatch {
                 match self { $(Self::$form => super::$name::$form::REWRITTEN),+ }
             }
 
-            pub(crate) const fn decoder(self) -> Option<Decoder> {
-                match self { $(Self::$form => super::$name::$form::DECODER),+ }
+            pub(crate) const fn holds(self) -> Holds {
+                match self { $(Self::$form => super::$name::$form::HOLDS),+ }
             }
 
+            /// Returns whether a sample's bytes are a whole file.
             pub(crate) const fn is_file(self) -> bool {
-                match self { $(Self::$form => super::$name::$form::IS_FILE),+ }
+                matches!(self.holds(), Holds::Files(_))
             }
 
-            pub(crate) const fn is_decoded(self) -> bool {
-                match self { $(Self::$form => super::$name::$form::IS_DECODED),+ }
+            /// Returns whether the form holds the pixels of decoded images.
+            pub const fn is_decoded(self) -> bool {
+                matches!(self.holds(), Holds::Pixels(_))
+            }
+
+            pub(crate) fn examples(self, take: &mut dyn FnMut(Source<'_>)) {
+                match self { $(Self::$form => super::$name::$form::examples(take)),+ }
             }
 
             pub(crate) const fn alignment(self) -> u64 {
@@ -72,7 +83,7 @@ macro_rules! dispatch {
                 notes: &mut FormNotes,
                 more: &mut Reads,
             ) -> Result<Next, Unusable> {
-                match self { $(Self::$form => super::$name::$form::next(header, read, plan, notes, more)),+ }
+                match self { $(Self::$form => super::$name::$form::next(header, read, plan, &mut notes.$name, more)),+ }
             }
 
             pub(crate) fn source<'a>(
@@ -82,15 +93,11 @@ macro_rules! dispatch {
                 plan: &mut SamplePlan<'_>,
                 notes: &'a FormNotes,
             ) -> Result<Source<'a>, PixelError> {
-                match self { $(Self::$form => super::$name::$form::source(header, read, plan, notes)),+ }
+                match self { $(Self::$form => super::$name::$form::source(header, read, plan, &notes.$name)),+ }
             }
 
-            pub(crate) fn store(
-                self,
-                source: Source<'_>,
-                workspace: &mut Workspace<'_>,
-            ) -> Result<StoredSample, NotStored> {
-                match self { $(Self::$form => super::$name::$form::store(source, workspace)),+ }
+            pub(crate) fn misfit(self, info: &ImageInfo) -> Option<&'static str> {
+                match self { $(Self::$form => super::$name::$form::misfit(info)),+ }
             }
 
             pub(crate) fn detail_check(self, record: &IndexRecord) -> Option<Box<dyn DetailCheck>> {

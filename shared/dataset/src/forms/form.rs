@@ -1,28 +1,31 @@
 //! The trait of a form, and what its methods return.
 
 use crate::pack::IndexRecord;
-use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::pack::storing::{NotStored, StorePixels, StoredSample, Workspace};
 use crate::{Header, Reads};
-use ddlp_pixels::{Decoder, PixelError, RowIndex, SamplePlan, Source};
+use ddlp_pixels::{ImageInfo, PixelError, SamplePlan, Source};
+use std::fmt;
 use std::ops::Range;
 
 /// One way to store a sample.
 pub(super) trait Form {
+    /// What the form learns of a sample from the bytes that are read first. A worker reuses the memory.
+    type Notes: fmt::Debug + Default + Send + Sync;
+
     /// Option of `ddlp pack` that asks for this form.
     const OPTION: Option<PackOption> = None;
     /// What messages call the detail; `None` if the form has no detail.
     const DETAIL: Option<&'static str> = None;
     /// Words for files that `pack` rewrote to store them in this form.
     const REWRITTEN: &'static str = "rewritten";
-    /// Whether a sample's bytes are a whole file, which gives the same pixels without the detail.
-    const IS_FILE: bool = false;
-    /// Whether `pack` decodes files and stores their pixels. The record then has the orientation, the pack may be read
-    /// past the page cache, and the size of the sample is known only when its file has been read.
-    const IS_DECODED: bool = false;
-    /// Decoder of the form's samples; `None` if each file's format tells.
-    const DECODER: Option<Decoder>;
+    /// What the form holds, and how `pack` stores that.
+    const HOLDS: Holds;
     /// Alignment of each sample's offset, in bytes.
     const ALIGNMENT: u64 = 1;
+
+    /// Passes built-in samples in this form to `take`: two machines that make the same pixels of them agree on the
+    /// form's decoder. There are none if each file's format tells the decoder.
+    fn examples(take: &mut dyn FnMut(Source<'_>));
 
     /// Returns the extent of a detail of this length, which lies next to the sample's bytes: after them, unless the
     /// form overrides this.
@@ -58,7 +61,7 @@ pub(super) trait Form {
         header: &Header,
         read: &[u8],
         _plan: &mut SamplePlan<'_>,
-        _notes: &mut FormNotes,
+        _notes: &mut Self::Notes,
         _more: &mut Reads,
     ) -> Result<Next, Unusable> {
         check_bytes(header, read)?;
@@ -74,18 +77,32 @@ pub(super) trait Form {
         header: &Header,
         read: &'a [u8],
         plan: &mut SamplePlan<'_>,
-        notes: &'a FormNotes,
+        notes: &'a Self::Notes,
     ) -> Result<Source<'a>, PixelError>;
 
-    /// Appends a sample to the bytes of its run. `pack` passes files, which are intact, to the form that its options
-    /// ask for, and planes and pixels to their own form.
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored>;
+    /// Returns the reason why a form of pixels does not hold those of a file like this one, which is kept; `None` if
+    /// the form holds them.
+    fn misfit(_info: &ImageInfo) -> Option<&'static str> {
+        None
+    }
 
     /// Returns a check of the detail against the sample's bytes, if the detail says something about them that can be
     /// checked without decoding.
     fn detail_check(_record: &IndexRecord) -> Option<Box<dyn DetailCheck>> {
         None
     }
+}
+
+/// What a form holds. The functions append a sample to the bytes of its run.
+#[derive(Clone, Copy)]
+pub(crate) enum Holds {
+    /// Whole files, which give the same pixels without the detail. `pack` passes intact and repaired files.
+    Files(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
+    /// Three planes, which `pack` stores as the source has them.
+    Planes,
+    /// Pixels that `pack` decodes. The record then has the orientation, the pack may be read past the page cache, and
+    /// the size of the sample is known only when its file has been read.
+    Pixels(StorePixels),
 }
 
 /// What to do after bytes have been read.
@@ -117,24 +134,6 @@ impl From<Damage> for Unusable {
 impl From<PixelError> for Unusable {
     fn from(error: PixelError) -> Self {
         Self::Pixels(error)
-    }
-}
-
-/// What forms have learnt of a sample from the bytes that were read first. A worker reuses the memory.
-#[derive(Debug)]
-pub(crate) struct FormNotes {
-    /// The row index of a JPEG.
-    pub(super) row_index: Option<RowIndex>,
-}
-
-impl FormNotes {
-    /// No notes.
-    pub(crate) const NONE: Self = Self { row_index: None };
-}
-
-impl Default for FormNotes {
-    fn default() -> Self {
-        Self::NONE
     }
 }
 

@@ -3,20 +3,25 @@
 //! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
 
 use super::StoredForm;
-use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_bytes, check_detail};
+use super::form::{Form, Holds, Next, PackOption, Unusable, check_bytes, check_detail};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
-use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source, checkpoint_bytes_max};
+use ddlp_pixels::{PixelError, SamplePlan, Source, checkpoint_bytes_max, examples};
 
 pub(super) struct Indexed;
 
 impl Form for Indexed {
-    const DECODER: Option<Decoder> = Some(Decoder::Indexed);
+    type Notes = ();
+
     const OPTION: Option<PackOption> = Some(PackOption::Jpeg("with checkpoints (progressive ones rewritten for this)"));
     const DETAIL: Option<&'static str> = Some("checkpoints");
     const REWRITTEN: &'static str = "rewritten into one scan and indexed";
-    const IS_FILE: bool = true;
+    const HOLDS: Holds = Holds::Files(store);
+
+    fn examples(take: &mut dyn FnMut(Source<'_>)) {
+        examples::indexed(take);
+    }
 
     fn check(record: &IndexRecord) -> Result<(), String> {
         let &IndexRecord { length, width, height, detail_length, .. } = record;
@@ -36,7 +41,7 @@ impl Form for Indexed {
         header: &Header,
         read: &[u8],
         _: &mut SamplePlan<'_>,
-        _: &mut FormNotes,
+        (): &mut (),
         _: &mut Reads,
     ) -> Result<Next, Unusable> {
         let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
@@ -49,23 +54,22 @@ impl Form for Indexed {
         header: &Header,
         read: &'a [u8],
         _: &mut SamplePlan<'_>,
-        _: &'a FormNotes,
+        (): &'a (),
     ) -> Result<Source<'a>, PixelError> {
         let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
         Ok(Source::Indexed { file, checkpoints })
     }
+}
 
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-        let Source::Encoded(file) = source else { return Err(NotStored::Kept(WhyKept::AskedFor)) };
-        if workspace.is_repaired {
-            return Err(NotStored::Kept(WhyKept::Repaired));
-        }
-        let indexed = workspace.preparer.index(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
-        let bytes = indexed.transcoded.as_deref().unwrap_or(file);
-        let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Indexed, workspace.size)?;
-        reserve(workspace.out, indexed.checkpoints.len())?;
-        workspace.out.extend_from_slice(&indexed.checkpoints);
-        let stored = stored.with_detail(&indexed.checkpoints);
-        Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+    if workspace.is_repaired {
+        return Err(NotStored::Kept(WhyKept::Repaired));
     }
+    let indexed = workspace.preparer.index(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
+    let bytes = indexed.transcoded.as_deref().unwrap_or(file);
+    let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Indexed, workspace.size)?;
+    reserve(workspace.out, indexed.checkpoints.len())?;
+    workspace.out.extend_from_slice(&indexed.checkpoints);
+    let stored = stored.with_detail(&indexed.checkpoints);
+    Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
 }

@@ -1,34 +1,31 @@
 //! Form 0: the encoded file as it is in the source, or repaired.
 
 use super::StoredForm;
-use super::form::{Form, FormNotes, PackOption};
+use super::form::{Form, Holds, PackOption};
 use crate::header::Header;
+use crate::pack::IndexRecord;
 use crate::pack::storing::{NotStored, StoredSample, Workspace};
-use crate::pack::{IndexRecord, WhyKept};
-use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
+use ddlp_pixels::{PixelError, SamplePlan, Source};
 
 pub(super) struct Kept;
 
 impl Form for Kept {
-    const DECODER: Option<Decoder> = None;
+    type Notes = ();
+
     const OPTION: Option<PackOption> = Some(PackOption::Jpeg("as they are in the source"));
-    const IS_FILE: bool = true;
+    const HOLDS: Holds = Holds::Files(store);
+
+    fn examples(_: &mut dyn FnMut(Source<'_>)) {}
 
     fn check(_: &IndexRecord) -> Result<(), String> {
         Ok(())
     }
 
-    fn source<'a>(
-        _: &Header,
-        read: &'a [u8],
-        _: &mut SamplePlan<'_>,
-        _: &'a FormNotes,
-    ) -> Result<Source<'a>, PixelError> {
+    fn source<'a>(_: &Header, read: &'a [u8], _: &mut SamplePlan<'_>, (): &'a ()) -> Result<Source<'a>, PixelError> {
         Ok(Source::Encoded(read))
     }
+}
 
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-        let Source::Encoded(file) = source else { return Err(NotStored::Kept(WhyKept::AskedFor)) };
-        Ok(StoredSample::appended(workspace.out, file, StoredForm::Kept, workspace.size)?)
-    }
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+    Ok(StoredSample::appended(workspace.out, file, StoredForm::Kept, workspace.size)?)
 }

@@ -1,16 +1,22 @@
 //! Form 1: three planes of 8-bit RGB, as CIFAR's files hold them.
 
 use super::StoredForm;
-use super::form::{Form, FormNotes};
+use super::form::{Form, Holds};
 use crate::header::Header;
-use crate::pack::storing::{NotStored, StoredSample, Workspace};
-use crate::pack::{IndexRecord, WhyKept};
-use ddlp_pixels::{CorruptReason, Decoder, PixelError, SamplePlan, Source};
+use crate::pack::IndexRecord;
+use crate::pack::storing::StoredSample;
+use ddlp_pixels::{CorruptReason, PixelError, SamplePlan, Source, examples};
 
 pub(super) struct Planar;
 
 impl Form for Planar {
-    const DECODER: Option<Decoder> = Some(Decoder::Planar);
+    type Notes = ();
+
+    const HOLDS: Holds = Holds::Planes;
+
+    fn examples(take: &mut dyn FnMut(Source<'_>)) {
+        examples::planar(take);
+    }
 
     fn check(record: &IndexRecord) -> Result<(), String> {
         let &IndexRecord { length, width, height, .. } = record;
@@ -24,23 +30,26 @@ impl Form for Planar {
         header: &Header,
         read: &'a [u8],
         _: &mut SamplePlan<'_>,
-        _: &'a FormNotes,
+        (): &'a (),
     ) -> Result<Source<'a>, PixelError> {
         let (width, height) = header.size;
         Ok(Source::Planar { width, height, bytes: read })
     }
+}
 
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-        let Source::Planar { width, height, bytes } = source else { return Err(NotStored::Kept(WhyKept::AskedFor)) };
-        let stored = match u64::from(width).checked_mul(height.into()).and_then(|pixels| pixels.checked_mul(3)) {
-            Some(length) if length == bytes.len() as u64 => {
-                StoredSample::appended(workspace.out, bytes, StoredForm::Planar, (width, height))?
-            }
-            _ => {
-                let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
-                StoredSample::rejected(workspace.out, bytes, CorruptReason::Malformed, message)?
-            }
-        };
-        Ok(stored)
+/// Appends three planes of this width and height to the bytes of their run.
+pub(crate) fn store_planes(
+    (width, height): (u32, u32),
+    planes: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<StoredSample, PixelError> {
+    match u64::from(width).checked_mul(height.into()).and_then(|pixels| pixels.checked_mul(3)) {
+        Some(length) if length == planes.len() as u64 => {
+            StoredSample::appended(out, planes, StoredForm::Planar, (width, height))
+        }
+        _ => {
+            let message = format!("{} bytes are not three planes of {width} x {height}", planes.len());
+            StoredSample::rejected(out, planes, CorruptReason::Malformed, message)
+        }
     }
 }

@@ -2,34 +2,37 @@
 //! that it touches, and checks them.
 
 use super::StoredForm;
-use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable, check_detail};
-use crate::SAMPLE_BYTES_MAX;
-use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
-use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
+use super::form::{DetailCheck, Form, Holds, Next, PackOption, Unusable, check_detail};
+use crate::pack::storing::{PixelsToStore, StoredSample, reserve};
+use crate::pack::{IndexRecord, StoredVerdict};
 use crate::{Header, Reads};
-use ddlp_pixels::{Decoded, Decoder, PixelError, RawImage, SamplePlan, Source};
+use ddlp_pixels::{PixelError, RawRows, SamplePlan, Source, examples};
 use std::ops::Range;
 
-/// Rows that share a checksum.
-pub(crate) const GROUP_ROWS: u32 = 16;
-/// Alignment of a sample: a line of a processor's cache.
-const ALIGNMENT_BYTES: u64 = 64;
+/// Groups of rows that share a checksum.
+pub(crate) const GROUPS: RawRows = RawRows { group_rows: 16 };
 
 pub(super) struct Raw;
 
 impl Form for Raw {
-    const DECODER: Option<Decoder> = Some(Decoder::Raw);
+    type Notes = ();
+
     const OPTION: Option<PackOption> = Some(PackOption::Format("their pixels (8-bit RGB)"));
     const DETAIL: Option<&'static str> = Some("checksums");
-    const IS_DECODED: bool = true;
-    const ALIGNMENT: u64 = ALIGNMENT_BYTES;
+    const HOLDS: Holds = Holds::Pixels(store);
+    /// A line of a processor's cache.
+    const ALIGNMENT: u64 = 64;
+
+    fn examples(take: &mut dyn FnMut(Source<'_>)) {
+        examples::raw(StoredForm::Raw as u8, 1, take);
+    }
 
     fn check(record: &IndexRecord) -> Result<(), String> {
         let &IndexRecord { length, width, height, detail_length, .. } = record;
         if length == 0 || record.pixel_bytes() != Some(length.into()) {
             return Err(format!("{length} bytes are not rows of pixels of {width} x {height}"));
         }
-        if u64::from(detail_length) != 4 * u64::from(height.div_ceil(GROUP_ROWS)) {
+        if u64::from(detail_length) != 4 * u64::from(height.div_ceil(GROUPS.group_rows)) {
             return Err(format!("{detail_length} bytes of checksums for {height} rows"));
         }
         if matches!(record.verdict, StoredVerdict::Rejected(_)) {
@@ -43,11 +46,9 @@ impl Form for Raw {
     }
 
     fn reads(header: &Header, plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
-        let rows = rows(header, plan)?;
-        let row_bytes = u64::from(header.size.0) * 3;
-        let at = |row: u32| header.bytes.start + u64::from(row) * row_bytes;
+        let part = part_of(header, plan)?;
         reads.add(Self::first_bytes(header));
-        reads.add(at(rows.start)..at(rows.end));
+        reads.add(header.bytes.start + part.start..header.bytes.start + part.end);
         Ok(())
     }
 
@@ -55,7 +56,7 @@ impl Form for Raw {
         header: &Header,
         read: &[u8],
         _: &mut SamplePlan<'_>,
-        _: &mut FormNotes,
+        (): &mut (),
         _: &mut Reads,
     ) -> Result<Next, Unusable> {
         check_detail(header, &read[..header.detail_bytes()])?;
@@ -66,81 +67,34 @@ impl Form for Raw {
         header: &Header,
         read: &'a [u8],
         plan: &mut SamplePlan<'_>,
-        _: &'a FormNotes,
+        (): &'a (),
     ) -> Result<Source<'a>, PixelError> {
-        let &Header { size: (width, height), orientation, was_shrunk, .. } = header;
         let (checksums, pixels) = read.split_at(header.detail_bytes());
-        let (group_rows, first_row) = (GROUP_ROWS, rows(header, plan)?.start);
-        Ok(Source::Raw(RawImage { width, height, orientation, was_shrunk, group_rows, checksums, first_row, pixels }))
-    }
-
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-        let max_side = workspace.format.max_side;
-        match source {
-            // Only packs have raw samples.
-            Source::Raw(image) => {
-                let (size, length) = ((image.width, image.height), bytes_of((image.width, image.height), None));
-                let stored = store_pixels(source, workspace)?;
-                let is_smaller = (stored.record.width, stored.record.height) != size;
-                Ok(stored.noting(|note| (note.source_bytes, note.is_smaller) = (length, is_smaller)))
-            }
-            Source::Encoded(_) => {
-                (workspace.admit)(bytes_of(workspace.size, max_side));
-                let stored = store_pixels(source, workspace).map_err(|error| match error.is_of_the_image() {
-                    true => NotStored::Kept(WhyKept::NotDecoded(error.reason())),
-                    false => NotStored::Failed(error),
-                })?;
-                let was_shrunk = stored.record.was_shrunk;
-                Ok(stored.noting(|note| note.is_smaller = was_shrunk))
-            }
-            _ => Err(NotStored::Kept(WhyKept::AskedFor)),
-        }
+        Ok(header.image(&GROUPS, checksums, part_of(header, plan)?.start, pixels))
     }
 
     fn detail_check(record: &IndexRecord) -> Option<Box<dyn DetailCheck>> {
-        let group_bytes = u64::from(record.width) * 3 * u64::from(GROUP_ROWS);
+        let group_bytes = u64::from(record.width) * 3 * u64::from(GROUPS.group_rows);
         Some(Box::new(GroupChecksums::new(group_bytes, record.detail_crc32c)))
     }
 }
 
-/// Returns the rows that a plan needs, in whole groups.
-fn rows(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Range<u32>, PixelError> {
-    let rows = plan.rows(header.size, header.orientation)?;
-    Ok(RawImage::groups_of(rows, header.size.1, GROUP_ROWS))
+/// Returns the bytes of the sample that a plan needs: rows, in whole groups.
+fn part_of(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Range<u64>, PixelError> {
+    let rows = GROUPS.groups_of(plan.rows(header.size, header.orientation)?, header.size.1);
+    let row_bytes = u64::from(header.size.0) * 3;
+    Ok(u64::from(rows.start) * row_bytes..u64::from(rows.end) * row_bytes)
 }
 
-/// Decodes a sample and appends its pixels and their checksums.
-fn store_pixels(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, PixelError> {
-    let out = &mut *workspace.out;
-    let before = out.len();
-    let start = before.next_multiple_of(ALIGNMENT_BYTES as usize);
-    reserve(out, start - before)?;
-    out.resize(start, 0);
-    let decoded = workspace.preparer.decode(source, workspace.format.max_side, out);
-    let length = (out.len() - start) as u64;
-    let decoded = match decoded {
-        Ok(decoded) if length <= SAMPLE_BYTES_MAX => decoded,
-        outcome => {
-            out.truncate(before);
-            let Decoded { width, height, .. } = outcome?;
-            return Err(PixelError::TooManyPixels { width, height, limit: SAMPLE_BYTES_MAX / 3 });
-        }
-    };
-    let Decoded { width, height, orientation, was_shrunk, .. } = decoded;
-    let pixels = &out[start..];
-    let checksums = RawImage::checksums_of(pixels, width, GROUP_ROWS);
-    let stored = StoredSample::of(start, pixels, StoredForm::Raw, (width, height));
-    let mut stored = stored.with_detail(&checksums);
+/// Appends the pixels of a sample, and then their checksums.
+fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<StoredSample, PixelError> {
+    let start = out.len();
+    let decoded = pixels.decode(out)?;
+    let checksums = GROUPS.checksums_of(&out[start..], decoded.width);
+    let stored = StoredSample::of_pixels(start, &out[start..], StoredForm::Raw, decoded).with_detail(&checksums);
     reserve(out, checksums.len())?;
     out.extend_from_slice(&checksums);
-    (stored.record.orientation, stored.record.was_shrunk) = (orientation, was_shrunk);
     Ok(stored)
-}
-
-/// Returns an upper bound for the bytes of an image as raw pixels.
-fn bytes_of((width, height): (u32, u32), max_side: Option<u32>) -> u64 {
-    let most = max_side.map_or(u64::MAX, |side| u64::from(side) * u64::from(side));
-    (u64::from(width) * u64::from(height)).min(most).saturating_mul(3)
 }
 
 /// Checksum over the checksums of groups of bytes that come in pieces of any length.

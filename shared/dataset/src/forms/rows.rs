@@ -4,11 +4,11 @@
 //! file is read whole, which gives the same pixels.
 
 use super::StoredForm;
-use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_detail};
+use super::form::{Form, Holds, Next, PackOption, Unusable, check_detail};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
-use ddlp_pixels::{Decoder, PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
+use ddlp_pixels::{PartialJpeg, PixelError, RowIndex, SamplePlan, Source, examples, row_index_bytes_max};
 use std::ops::Range;
 
 /// Bytes of the file that are read together with its row index. They contain the header of most files.
@@ -17,12 +17,18 @@ const BEGINNING_BYTES: u64 = 1024;
 pub(super) struct Rows;
 
 impl Form for Rows {
-    const DECODER: Option<Decoder> = Some(Decoder::Rows);
+    /// The row index.
+    type Notes = Option<RowIndex>;
+
     const OPTION: Option<PackOption> =
         Some(PackOption::Jpeg("with an index of their rows, so that a crop reads only its rows"));
     const DETAIL: Option<&'static str> = Some("row index");
     const REWRITTEN: &'static str = "rewritten into one scan, with a row index";
-    const IS_FILE: bool = true;
+    const HOLDS: Holds = Holds::Files(store);
+
+    fn examples(take: &mut dyn FnMut(Source<'_>)) {
+        examples::rows(take);
+    }
 
     fn detail_of(bytes: &Range<u64>, detail_length: u32) -> Range<u64> {
         bytes.start.saturating_sub(detail_length.into())..bytes.start
@@ -50,7 +56,7 @@ impl Form for Rows {
         header: &Header,
         read: &[u8],
         plan: &mut SamplePlan<'_>,
-        notes: &mut FormNotes,
+        notes: &mut Option<RowIndex>,
         more: &mut Reads,
     ) -> Result<Next, Unusable> {
         let first = Self::first_bytes(header);
@@ -63,7 +69,7 @@ impl Form for Rows {
             return Ok(Next::ReadFile);
         }
         let index = match RowIndex::parse(row_index) {
-            Ok(index) if index.file_bytes_min() <= length => notes.row_index.insert(index),
+            Ok(index) if index.file_bytes_min() <= length => notes.insert(index),
             _ => return Ok(Next::ReadFile),
         };
         let part = part_of(header, index, plan)?;
@@ -78,9 +84,9 @@ impl Form for Rows {
         header: &Header,
         read: &'a [u8],
         plan: &mut SamplePlan<'_>,
-        notes: &'a FormNotes,
+        notes: &'a Option<RowIndex>,
     ) -> Result<Source<'a>, PixelError> {
-        let index = notes.row_index.as_ref().expect("a sample is rendered after its row index has been read");
+        let index = notes.as_ref().expect("a sample is rendered after its row index has been read");
         let first = Self::first_bytes(header);
         let (first, rows) = read.split_at((first.end - first.start) as usize);
         let beginning = &first[header.detail_bytes()..];
@@ -89,20 +95,19 @@ impl Form for Rows {
         let header = beginning.get(..header_bytes).unwrap_or_else(|| &rows[..header_bytes]);
         Ok(Source::Rows(PartialJpeg { index, header, rows, rows_offset }))
     }
+}
 
-    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-        let Source::Encoded(file) = source else { return Err(NotStored::Kept(WhyKept::AskedFor)) };
-        if workspace.is_repaired {
-            return Err(NotStored::Kept(WhyKept::Repaired));
-        }
-        let indexed = workspace.preparer.index_rows(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
-        let bytes = indexed.transcoded.as_deref().unwrap_or(file);
-        reserve(workspace.out, indexed.row_index.len() + bytes.len())?;
-        workspace.out.extend_from_slice(&indexed.row_index);
-        let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Rows, workspace.size)?;
-        let stored = stored.with_detail(&indexed.row_index);
-        Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+    if workspace.is_repaired {
+        return Err(NotStored::Kept(WhyKept::Repaired));
     }
+    let indexed = workspace.preparer.index_rows(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
+    let bytes = indexed.transcoded.as_deref().unwrap_or(file);
+    reserve(workspace.out, indexed.row_index.len() + bytes.len())?;
+    workspace.out.extend_from_slice(&indexed.row_index);
+    let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Rows, workspace.size)?;
+    let stored = stored.with_detail(&indexed.row_index);
+    Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
 }
 
 /// Returns the bytes of the file that are read after its beginning: the rows that a plan needs, and all of a header

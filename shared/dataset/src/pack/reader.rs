@@ -9,10 +9,10 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Corrupt, Dataset, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Stored, Unavailable, inputs,
-    sample_reader,
+    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Stored,
+    Unavailable, inputs, sample_reader,
 };
-use ddlp_pixels::{Decoder, Decoders, Format};
+use ddlp_pixels::Format;
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;

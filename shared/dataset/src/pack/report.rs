@@ -26,6 +26,8 @@ pub enum WhyKept {
     NotIndexed(NotIndexed),
     /// The sample has no pixels to store, for this reason.
     NotDecoded(CorruptReason),
+    /// The form asked for does not hold the pixels of such files, for this reason.
+    Misfit(&'static str),
 }
 
 impl fmt::Display for WhyKept {
@@ -35,6 +37,7 @@ impl fmt::Display for WhyKept {
             Self::Repaired => f.write_str("repaired"),
             Self::NotIndexed(why) => why.fmt(f),
             Self::NotDecoded(reason) => reason.fmt(f),
+            Self::Misfit(reason) => f.write_str(reason),
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::options::PackFormat;
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::WhyKept;
-use crate::forms::StoredForm;
+use crate::forms::{Holds, StoredForm, store_planes};
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
-use ddlp_pixels::{CorruptReason, Limits, PixelError, Preparer, Source, Verdict};
+use ddlp_pixels::{CorruptReason, Decoded, FormImage, Limits, PixelError, Preparer, Source, Verdict};
 use std::error::Error;
 
 /// Data to store for one sample.
@@ -115,19 +115,60 @@ impl Storing {
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, PixelError> {
-        let own_form = match source {
-            Source::Encoded(file) => return self.store_file(file, admit, out),
-            Source::Planar { .. } => Some(StoredForm::Planar),
-            Source::Raw(_) => Some(StoredForm::Raw),
+        match source {
+            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
+            Source::Planar { width, height, bytes } => store_planes((width, height), bytes, out),
+            Source::Image(image) => self.store_image(image, admit, out),
+            // A part of a file is not a whole sample.
+            Source::Rows(_) => StoredSample::unsupported(out, &[]),
+        }
+    }
+
+    /// Stores a sample of a pack whose form has a decoder of its own: in the form that the options ask for if that
+    /// holds pixels, otherwise in its own form.
+    fn store_image(
+        &mut self,
+        image: FormImage<'_>,
+        admit: &mut dyn FnMut(u64),
+        out: &mut Vec<u8>,
+    ) -> Result<StoredSample, PixelError> {
+        let (size, source_bytes, own) =
+            ((image.width, image.height), image.bytes.len(), StoredForm::of_code(image.form));
+        let store = |form: StoredForm| match form.holds() {
+            Holds::Pixels(store) => Some((form, store)),
             _ => None,
         };
-        let Self { preparer, format, .. } = self;
-        let mut workspace = Workspace { preparer, format: *format, size: (0, 0), is_repaired: false, admit, out };
-        match own_form.map(|form| form.store(source, &mut workspace)) {
-            Some(Ok(stored)) => Ok(stored),
-            Some(Err(NotStored::Failed(error))) => Err(error),
-            Some(Err(NotStored::Kept(_))) | None => StoredSample::unsupported(out, &[]),
+        let Some((form, store)) = store(self.format.form).or_else(|| own.and_then(store)) else {
+            return StoredSample::unsupported(out, &[]);
+        };
+        if Some(form) != own {
+            admit(pixel_bytes(size, self.format.max_side));
         }
+        let stored = self.store_pixels(Source::Image(image), (form, store), out)?;
+        let is_smaller = (stored.record.width, stored.record.height) != size;
+        Ok(stored.noting(|note| (note.source_bytes, note.is_smaller) = (source_bytes as u64, is_smaller)))
+    }
+
+    /// Stores the pixels of a sample in a form of pixels. An error leaves `out` unchanged.
+    fn store_pixels(
+        &mut self,
+        source: Source<'_>,
+        (form, store): (StoredForm, StorePixels),
+        out: &mut Vec<u8>,
+    ) -> Result<StoredSample, PixelError> {
+        let before = out.len();
+        let start = before.next_multiple_of(form.alignment() as usize);
+        reserve(out, start - before)?;
+        out.resize(start, 0);
+        let mut pixels = PixelsToStore { preparer: &mut self.preparer, source, max_side: self.format.max_side };
+        let stored = store(&mut pixels, out).and_then(|stored| match (out.len() - start) as u64 {
+            ..=SAMPLE_BYTES_MAX => Ok(stored),
+            _ => {
+                let IndexRecord { width, height, .. } = stored.record;
+                Err(PixelError::TooManyPixels { width, height, limit: SAMPLE_BYTES_MAX / 3 })
+            }
+        });
+        stored.inspect_err(|_| out.truncate(before))
     }
 
     /// Keeps the bytes of a sample that was rejected before. The index holds only the reason's code; decoding the bytes
@@ -173,11 +214,29 @@ impl Storing {
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, PixelError> {
-        let size = self.preparer.info(file).map_or((0, 0), |info| (info.width, info.height));
-        let Self { preparer, format, .. } = self;
-        let mut workspace = Workspace { preparer, format: *format, size, is_repaired, admit, out };
-        match format.form.store(Source::Encoded(file), &mut workspace) {
-            Ok(stored) => Ok(stored),
+        let info = self.preparer.info(file).ok();
+        let size = info.as_ref().map_or((0, 0), |info| (info.width, info.height));
+        let PackFormat { form, max_side } = self.format;
+        let stored = match form.holds() {
+            Holds::Files(store) => store(file, &mut Workspace { preparer: &mut self.preparer, size, is_repaired, out }),
+            Holds::Planes => Err(NotStored::Kept(WhyKept::AskedFor)),
+            Holds::Pixels(store) => match info.and_then(|info| form.misfit(&info)) {
+                Some(why) => Err(NotStored::Kept(WhyKept::Misfit(why))),
+                None => {
+                    admit(pixel_bytes(size, max_side));
+                    let stored = self.store_pixels(Source::Encoded(file), (form, store), out);
+                    stored.map_err(|error| match error.is_of_the_image() {
+                        true => NotStored::Kept(WhyKept::NotDecoded(error.reason())),
+                        false => NotStored::Failed(error),
+                    })
+                }
+            },
+        };
+        match stored {
+            Ok(stored) => {
+                let was_shrunk = stored.record.was_shrunk;
+                Ok(stored.noting(|note| note.is_smaller = was_shrunk))
+            }
             Err(NotStored::Failed(error)) => Err(error),
             Err(NotStored::Kept(why_kept)) => {
                 let kept = StoredSample::appended(out, file, StoredForm::Kept, size)?;
@@ -187,16 +246,37 @@ impl Storing {
     }
 }
 
-/// Workspace in which a form stores a sample.
+/// Returns an upper bound for the bytes of an image as 8-bit RGB.
+fn pixel_bytes((width, height): (u32, u32), max_side: Option<u32>) -> u64 {
+    let most = max_side.map_or(u64::MAX, |side| u64::from(side) * u64::from(side));
+    (u64::from(width) * u64::from(height)).min(most).saturating_mul(3)
+}
+
+/// Appends the pixels of a sample to the bytes of its run, in a form of pixels.
+pub(crate) type StorePixels = fn(&mut PixelsToStore<'_>, &mut Vec<u8>) -> Result<StoredSample, PixelError>;
+
+/// Pixels that are to be stored.
+pub(crate) struct PixelsToStore<'s> {
+    preparer: &'s mut Preparer,
+    source: Source<'s>,
+    max_side: Option<u32>,
+}
+
+impl PixelsToStore<'_> {
+    /// Decodes the pixels and appends them to `out`: rows of RGB, 8 bits, in the stored orientation. An error leaves
+    /// `out` unchanged.
+    pub(crate) fn decode(&mut self, out: &mut Vec<u8>) -> Result<Decoded, PixelError> {
+        self.preparer.decode(self.source, self.max_side, out)
+    }
+}
+
+/// Workspace in which a form stores a file.
 pub(crate) struct Workspace<'s> {
     pub(crate) preparer: &'s mut Preparer,
-    pub(crate) format: PackFormat,
-    /// Width and height of a file's image, 0 where unknown.
+    /// Width and height of the file's image, 0 where unknown.
     pub(crate) size: (u32, u32),
-    /// Whether a file is a repaired one rather than the source's own.
+    /// Whether the file is a repaired one rather than the source's own.
     pub(crate) is_repaired: bool,
-    /// Waits until the sample may take this many bytes.
-    pub(crate) admit: &'s mut dyn FnMut(u64),
     /// Bytes of the chunk, to which the sample is appended.
     pub(crate) out: &'s mut Vec<u8>,
 }
@@ -205,7 +285,7 @@ pub(crate) struct Workspace<'s> {
 pub(crate) enum NotStored {
     /// The form cannot hold this file, which is kept.
     Kept(WhyKept),
-    /// Memory is refused, or a sample of a pack is damaged.
+    /// Memory is refused.
     Failed(PixelError),
 }
 
@@ -217,7 +297,7 @@ impl From<PixelError> for NotStored {
 
 impl StoredSample {
     /// Returns the data for bytes that begin at `start` of their run.
-    pub(crate) fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
+    fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let record = IndexRecord {
             offset: start as u64,
             length: bytes.len() as u32,
@@ -235,6 +315,13 @@ impl StoredSample {
             was_shrunk: false,
         };
         Self { record, note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
+    }
+
+    /// Returns the data for the stored pixels of an image, which begin at `start` of their run.
+    pub(crate) fn of_pixels(start: usize, bytes: &[u8], form: StoredForm, decoded: Decoded) -> Self {
+        let mut stored = Self::of(start, bytes, form, (decoded.width, decoded.height));
+        (stored.record.orientation, stored.record.was_shrunk) = (decoded.orientation, decoded.was_shrunk);
+        stored
     }
 
     /// Appends bytes. Fails only if memory is refused.

@@ -73,6 +73,12 @@ impl FetchedSample {
         }
     }
 
+    /// Has the extents read, unless they are large pixels, which take turns from their read until they are rendered.
+    fn read_next(&mut self, header: Header) {
+        let may_read = header.form.is_file() || !is_large(self.reads.bytes());
+        self.pending = may_read.then_some(header);
+    }
+
     /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be.
     fn has_read(&mut self, plan: &mut SamplePlan<'_>) {
         let Some(header) = self.pending.take() else { return };
@@ -81,7 +87,7 @@ impl FetchedSample {
         reads.clear();
         match header.form.next(&header, &memory[ROOM_BYTES..ROOM_BYTES + *filled], plan, notes, reads) {
             Ok(Next::Render) => self.header = Some(header),
-            Ok(Next::Read) => self.pending = Some(header),
+            Ok(Next::Read) => self.read_next(header),
             Ok(Next::ReadFile) | Err(_) => {}
         }
     }
@@ -115,9 +121,8 @@ impl SampleReader {
             };
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
             let is_planned = first_reads(&header, limits, plan, &mut fetched.reads).is_ok();
-            // Large pixels take turns, from their read until they are rendered.
-            if is_planned && (header.form.is_file() || !is_large(fetched.reads.bytes())) {
-                fetched.pending = Some(header);
+            if is_planned {
+                fetched.read_next(header);
             }
         }
         while round.plan(samples, dataset.fetch_depth().join_gap) {

@@ -9,6 +9,7 @@ use crate::{Header, Reads};
 use ddlp_pixels::{Limits, PixelError, PlanMemory, Rendered, SamplePlan, Source, large_turn};
 use std::fmt;
 use std::slice;
+use std::sync::LazyLock;
 
 /// A sample of a dataset.
 pub struct StoredAt<'d, D: Dataset + ?Sized> {
@@ -49,15 +50,17 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 
     /// Reads all that the plan needs, beginning with `reading.reads`, and checks it. Returns false if the whole file is
-    /// needed instead.
+    /// needed instead. Calls `before` with the bytes of each round of reads.
     fn read(
         &self,
         header: &Header,
         plan: &mut SamplePlan<'_>,
         reading: &mut Reading<'_, '_>,
+        mut before: impl FnMut(u64),
     ) -> Result<bool, SampleError> {
         let Reading { bytes, notes, reads, read } = reading;
         loop {
+            before(reads.bytes());
             bytes.append(self, header, reads.extents(), read)?;
             reads.clear();
             match header.form.next(header, bytes.bytes(), plan, notes, reads) {
@@ -83,8 +86,13 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         first_reads(&header, limits, plan, reading.reads)?;
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
-        let turn = if form.is_file() { None } else { large_turn(reading.reads.bytes()) };
-        if self.read(&header, plan, &mut reading)? {
+        let mut turn = None;
+        let take_turn = |bytes| {
+            if turn.is_none() && !form.is_file() {
+                turn = large_turn(bytes);
+            }
+        };
+        if self.read(&header, plan, &mut reading, take_turn)? {
             watch.has_read();
             let rendered = render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan);
             if turn.is_some() {
@@ -169,8 +177,8 @@ pub(super) fn first_reads(
     Ok(())
 }
 
-/// The notes of a form that needs none.
-static NO_NOTES: FormNotes = FormNotes::NONE;
+/// The notes of forms that have not left any.
+static NO_NOTES: LazyLock<FormNotes> = LazyLock::new(FormNotes::default);
 
 /// Reads and checks the bytes of a sample, but not its detail.
 pub(crate) fn file<'b>(
@@ -196,13 +204,13 @@ pub(crate) fn whole<'b>(
         return file(dataset, index, &header, memory).map(Source::Encoded);
     }
     let sample = StoredAt { dataset, index };
-    let (mut plans, mut notes, mut reads) = (PlanMemory::default(), FormNotes::NONE, Reads::default());
+    let (mut plans, mut notes, mut reads) = (PlanMemory::default(), FormNotes::default(), Reads::default());
     let plan = &mut SamplePlan::whole(&mut plans);
     let bytes = SampleBytes::in_memory(memory);
     let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read: &mut BytesRead::default() };
     let unusable = |error: SampleError| sample.unusable(error);
     header.form.reads(&header, plan, reading.reads).map_err(|error| unusable(error.into()))?;
-    if !sample.read(&header, plan, &mut reading).map_err(unusable)? {
+    if !sample.read(&header, plan, &mut reading, |_| ()).map_err(unusable)? {
         let message = "a part of it is damaged, and there is no whole file".to_owned();
         return Err(unusable(PixelError::Malformed { message }.into()));
     }

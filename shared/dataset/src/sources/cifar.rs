@@ -9,11 +9,11 @@
 //! content. A file that is written to afterwards is refused.
 
 use crate::extent::{is_file, read_extent};
+use crate::forms::StoredForm;
 use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
-use crate::{Dataset, Header, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::{Decoder, Decoders};
+use crate::{Dataset, Decoders, Header, Identity, Location, ReadError, Unavailable};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -269,7 +269,7 @@ impl Dataset for Cifar {
     }
 
     fn decoders(&self) -> Decoders {
-        [Decoder::Planar].into_iter().collect()
+        StoredForm::Planar.decoder().into_iter().collect()
     }
 
     fn kind(&self) -> &'static str {

@@ -19,8 +19,7 @@ mod scan;
 
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
-use crate::{Dataset, Header, Identity, Location, ReadError};
-use ddlp_pixels::Decoders;
+use crate::{Dataset, Decoders, Header, Identity, Location, ReadError};
 use scan::{ClassListing, LeftOut};
 use std::ffi::OsString;
 use std::fs::Metadata;

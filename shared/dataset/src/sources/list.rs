@@ -13,9 +13,8 @@
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
 use crate::stamp::Stamp;
-use crate::{CLASSES_MAX, Dataset, Header, Identity, Location, ReadError, parallel};
+use crate::{CLASSES_MAX, Dataset, Decoders, Header, Identity, Location, ReadError, parallel};
 use csv::{Position, ReaderBuilder, StringRecord, Trim};
-use ddlp_pixels::Decoders;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};

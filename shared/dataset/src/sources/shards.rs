@@ -18,8 +18,10 @@ use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
-use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
-use ddlp_pixels::{Decoder, Decoders, Format};
+use crate::{
+    Corrupt, Dataset, Decoder, Decoders, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel,
+};
+use ddlp_pixels::Format;
 use listing::{ListedSample, ShardListing, list_shard};
 use members::MemberError;
 use nix::fcntl::{OFlag, openat};

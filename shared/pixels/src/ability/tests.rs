@@ -1,5 +1,6 @@
 use super::*;
 use crate::draw::Draw;
+use crate::jpeg::baseline::Checkpoints;
 use crate::limits::Limits;
 use crate::ops::{CenterCrop, GaussianBlur, RandomInvert};
 use crate::preparer::Preparer;
@@ -9,17 +10,17 @@ use std::collections::BTreeSet;
 /// the versions before for every run that needs the ability.
 #[test]
 fn they_are_those_of_every_machine() {
-    let found: Vec<String> = abilities()
+    let found: Vec<String> = abilities_without_forms()
         .iter()
         .map(|Ability { number, digest }| {
             let digest: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{:04x} {digest} {number}", number.0)
+            format!("{:04x} {digest} {}", number.0, number.name().expect("a known ability"))
         })
         .collect();
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 37] = [
+const EXPECTED: [&str; 33] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 b7c634167f0bc3e9 the operation RandomResizedCrop",
@@ -53,52 +54,70 @@ const EXPECTED: [&str; 37] = [
     "0204 cf6b2ed4bec3521c GIF files",
     "0205 11d6f828ae1ef719 PNM files",
     "0206 a0c6e75f9876f58d TIFF files",
-    "0301 dc330cdb89a60d8b samples of the form planar",
-    "0302 986aa2318583e4e8 samples of the form indexed",
-    "0303 f7b5b42a4f2b7e0f samples of the form raw",
-    "0304 461944c873afcd9b samples of the form rows",
 ];
 
 #[test]
 fn they_are_in_order_and_their_digests_differ() {
-    assert!(abilities().is_sorted_by(|one, next| one.number < next.number));
-    let digests: BTreeSet<[u8; 16]> = abilities().iter().map(|ability| ability.digest).collect();
-    assert_eq!(digests.len(), abilities().len());
-    for &one in abilities() {
-        assert_eq!(ability(one.number), Some(one));
-        assert!(!one.number.to_string().contains("another version"), "{one:?}");
+    let abilities = abilities_without_forms();
+    assert!(abilities.is_sorted_by(|one, next| one.number < next.number));
+    let digests: BTreeSet<[u8; 16]> = abilities.iter().map(|ability| ability.digest).collect();
+    assert_eq!(digests.len(), abilities.len());
+    for number in [0x0777, 0x0301, 0x0000, 0xFFFF] {
+        assert_eq!(AbilityNumber(number).name(), None);
     }
-    assert_eq!(ability(AbilityNumber(0x7777)), None);
-    assert_eq!(AbilityNumber(0x0777).to_string(), "ability 0x0777 of another version");
+}
+
+#[test]
+fn a_digest_depends_on_all_that_makes_it() {
+    let one = Ability { number: AbilityNumber(0x0302), digest: [1; 16] };
+    let other = Ability { number: AbilityNumber(0x0200), digest: [2; 16] };
+    let found = [one.and(other), one.and(Ability { digest: [3; 16], ..other }), one, other.and(one)];
+    let digests: BTreeSet<[u8; 16]> = found.iter().map(|ability| ability.digest).collect();
+    assert_eq!((digests.len(), found[0].number), (4, one.number));
 }
 
 #[test]
 fn every_built_in_sample_takes_part() {
-    let (inputs, mut preparer) = (digests::Inputs::new(), Preparer::new(Limits::default()));
-    for decoder in Decoder::all() {
-        let samples = inputs.of(decoder);
-        let own = samples.last().expect("a sample for each decoder");
-        assert_eq!(Decoder::of(own).unwrap(), decoder);
-        for &sample in &samples {
-            let pipeline = Pipeline::of([CenterCrop::to(32).into()]);
-            let mut pixels = vec![0; pipeline.output().bytes()];
-            let prepared = preparer.prepare(sample, &pipeline, Draw::default(), &mut pixels);
-            assert!(prepared.is_ok_and(|prepared| prepared.warnings == 0), "{sample:?}");
-        }
+    let mut preparer = Preparer::new(Limits::default());
+    let pipeline = Pipeline::of([CenterCrop::to(32).into()]);
+    let mut pixels = vec![0; pipeline.output().bytes()];
+    let mut kinds = Vec::new();
+    let mut take = |sample: Source<'_>| {
+        let prepared = preparer.prepare(sample, &pipeline, Draw::default(), &mut pixels);
+        assert!(prepared.is_ok_and(|prepared| prepared.warnings == 0), "{sample:?}");
+        kinds.push(match sample {
+            Source::Encoded(_) => "encoded",
+            Source::Indexed { checkpoints, .. } => {
+                assert!(Checkpoints::from_bytes(checkpoints).is_ok());
+                "indexed"
+            }
+            Source::Planar { .. } => "planar",
+            Source::Image(_) => "image",
+            Source::Rows(_) => "rows",
+        });
+    };
+    for &format in Format::ALL {
+        let files = examples::files(format);
+        assert!(!files.is_empty(), "{format:?}");
+        files.into_iter().for_each(|file| take(Source::Encoded(file)));
     }
-    assert!(matches!(inputs.of(Decoder::Rows).pop(), Some(Source::Rows(_))));
-    let Some(Source::Indexed { checkpoints, .. }) = inputs.of(Decoder::Indexed).pop() else { panic!("checkpoints") };
-    assert!(crate::jpeg::baseline::Checkpoints::from_bytes(checkpoints).is_ok());
+    examples::planar(&mut take);
+    examples::indexed(&mut take);
+    examples::rows(&mut take);
+    examples::raw(3, 6, &mut take);
+    assert_eq!(kinds.split_off(kinds.len() - 4), ["planar", "indexed", "rows", "image"]);
+    assert!(kinds.len() >= Format::ALL.len() && kinds.iter().all(|&kind| kind == "encoded"));
 }
 
 #[test]
 fn a_pipeline_needs_its_operations_only() {
     let pipeline = Pipeline::of([CenterCrop::to(9).into(), RandomInvert { p: 0.5 }.into(), CenterCrop::to(7).into()]);
-    let names = |pipeline: &Pipeline| pipeline.needs().iter().map(|number| number.to_string()).collect::<Vec<_>>();
+    let names = |pipeline: &Pipeline| pipeline.needs().iter().map(|number| number.name().unwrap()).collect::<Vec<_>>();
     assert_eq!(names(&pipeline), ["cropping and resizing", "the operation CenterCrop", "the operation RandomInvert"]);
     let upright = Pipeline { exif_orientation: true, ..pipeline };
     assert!(upright.needs().contains(&AbilityNumber::ORIENTATION));
-    assert!(upright.needs().iter().all(|&number| ability(number).is_some()));
+    let abilities = abilities_without_forms();
+    assert!(upright.needs().iter().all(|&number| abilities.iter().any(|ability| ability.number == number)));
 }
 
 /// The examples and the encoding are part of a digest, so that an operation whose parameters change is another ability.
@@ -112,19 +131,4 @@ fn programs_carry_an_operation_by_its_position_and_its_parameters() {
             examples.iter().all(|example| example.ability().0 == 0x0100 + position as u16 && example.check().is_ok())
         );
     }
-}
-
-#[test]
-fn a_set_of_decoders_holds_what_was_put_in() {
-    let mut set = Decoders::NONE;
-    for decoder in [Decoder::Rows, Decoder::File(Format::Gif)] {
-        assert!(!set.contains(decoder));
-        set.insert(decoder);
-        assert!(set.contains(decoder) && Decoders::ALL.contains_all(set));
-    }
-    assert_eq!(set.iter().collect::<Vec<_>>(), [Decoder::File(Format::Gif), Decoder::Rows]);
-    assert!(!set.contains_all(Decoders::ALL) && set.contains_all(set));
-    assert_eq!(Decoder::all().collect::<Decoders>(), Decoders::ALL);
-    assert!(Decoders::FILES.contains(Decoder::File(Format::Tiff)) && !Decoders::FILES.contains(Decoder::Planar));
-    assert!(Decoder::all().is_sorted_by_key(Decoder::place) && Decoders::NONE.iter().next().is_none());
 }

@@ -74,6 +74,22 @@ fn an_orientation_is_told() {
 }
 
 #[test]
+fn a_file_tells_whether_it_is_lossless_and_how_many_bits_it_has() {
+    let mut preparer = Preparer::new(Limits::default());
+    let mut info = |name: &str| {
+        let info = preparer.info(&file(name)).unwrap();
+        (info.is_lossless, info.bits)
+    };
+    for name in ["frame-lossy-blended.webp", "frame-lossy-replaced.webp", "turned-lossy.webp"] {
+        assert_eq!(info(name), (false, 8), "{name}");
+    }
+    for name in ["frame-lossless-blended.webp", "turned.webp", "turned.png", "rgb.tif"] {
+        assert_eq!(info(name), (true, 8), "{name}");
+    }
+    assert_eq!((info("gray16.png"), info("rgb16.tif")), ((true, 16), (true, 16)));
+}
+
+#[test]
 fn a_cut_or_damaged_file_is_an_answer_and_needs_no_memory() {
     let little = Limits { pixels: 1 << 16, memory_bytes: 1 << 20, ..Limits::default() };
     let mut preparer = Preparer::new(little);

@@ -1,7 +1,9 @@
 //! Samples whose decoder the drive lacks, or has with another digest than the host.
 
 use super::*;
-use ddlp_pixels::{AbilityNumber, Decoder, Decoders, Format};
+use ddlp_dataset::pack::StoredForm;
+use ddlp_dataset::{Decoder, Decoders};
+use ddlp_pixels::{AbilityNumber, Format};
 
 /// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
 /// know.
@@ -86,7 +88,7 @@ fn a_drive_leaves_to_the_host_what_it_cannot_judge() {
     let unknown = Outcome::Skipped(CorruptReason::UnknownFormat);
     let prepared = Outcome::Prepared;
     assert_eq!(outcomes(CorruptPolicy::Skip, AgreedDecoders::ALL), [prepared, prepared, unknown, FORM_9]);
-    let decoders: Decoders = [Decoder::Planar, Decoder::File(Format::Jpeg)].into_iter().collect();
+    let decoders: Decoders = [Decoder::Form(StoredForm::Planar), Decoder::File(Format::Jpeg)].into_iter().collect();
     let agreed = AgreedDecoders { decoders, include_all_formats: false };
     let ppm = Outcome::OtherDecoder(Some(Decoder::File(Format::Pnm).ability()));
     let expected = [prepared, ppm, Outcome::OtherDecoder(None), FORM_9];

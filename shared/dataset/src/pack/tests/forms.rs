@@ -1,7 +1,7 @@
 //! The forms of samples: each gives the same pixels; and the effects of damage.
 
 use super::{Bench, Pixels, quietly};
-use crate::forms::GROUP_ROWS;
+use crate::forms::GROUPS;
 use crate::pack::{
     Broken, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
     verify_sample,
@@ -450,7 +450,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     // The file is cut short while it is open.
     fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
     assert!(prepare().is_err());
-    assert_eq!(GROUP_ROWS, 16);
+    assert_eq!(GROUPS.group_rows, 16);
 }
 
 /// One checkpoint for each row of MCUs is far more than a 64th of the bytes of such a file.

@@ -1,11 +1,11 @@
 //! Samples that a pack would lose: which losses the options allow, and which samples are named.
 
 use super::{Bench, quietly};
-use crate::forms::GROUP_ROWS;
+use crate::forms::GROUPS;
 use crate::pack::storing::Fault;
 use crate::pack::{LISTED_MAX, PackError, PackFormat, PackOptions, StoredForm};
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::{CorruptReason, PixelError, RawImage};
+use ddlp_pixels::{CorruptReason, PixelError};
 use ddlp_test_support::unprivileged::Unprivileged;
 use std::fs::{Permissions, set_permissions};
 use std::io;
@@ -175,7 +175,7 @@ impl Dataset for Waking {
 #[test]
 fn a_momentary_failure_while_pixels_are_read_is_waited_for() {
     let bench = Bench::new(1, 1);
-    let checksums = RawImage::checksums_of(&Waking::PIXEL, 1, GROUP_ROWS);
+    let checksums = GROUPS.checksums_of(&Waking::PIXEL, 1);
     let source = Waking { reads: AtomicU32::new(0), checksums };
     let summary = quietly(&source, &bench.path("out.ddlp"), &OPTIONS).unwrap();
     assert_eq!((summary.form(StoredForm::Raw).plain.samples, source.reads.load(Ordering::Relaxed)), (1, 3));

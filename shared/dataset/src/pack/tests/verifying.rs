@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::Dataset;
-use crate::forms::GROUP_ROWS;
+use crate::forms::GROUPS;
 use crate::pack::{Broken, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify};
 use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
     quietly(&bench.source(), &path, &PackOptions { format, ..PackOptions::default() }).unwrap();
     assert!(report(&path).is_intact());
     let record = Pack::open(&path).unwrap().record(1).unwrap();
-    assert!(record.form == StoredForm::Raw && record.height > GROUP_ROWS, "two groups of rows");
+    assert!(record.form == StoredForm::Raw && record.height > GROUPS.group_rows, "two groups of rows");
     let mut bytes = fs::read(&path).unwrap();
     let detail = &mut bytes[record.detail().start as usize..record.detail().end as usize];
     // A checksum of the second group of rows.
