@@ -19,7 +19,7 @@ def pack(
     source: str | os.PathLike[str] | Samples | ArrowTable,
     path: str | os.PathLike[str],
     *,
-    format: Literal["encoded", "raw"] = "encoded",
+    format: str = "encoded",
     jpeg: Literal["indexed", "rows", "kept"] | None = None,
     max_side: int | None = None,
     force: bool = False,
@@ -37,10 +37,11 @@ def pack(
         source: Path of an image folder, CIFAR-10's binary files, tar shards or another pack; an object or table as
             `Loader` takes it, with names of its classes.
         path: The file to create, usually ending in .ddlp.
-        format: "encoded" stores files, "raw" pixels, which take several times the space and need no decoding.
+        format: "encoded" stores files. Other values name a form of pixels; "raw" takes several times the space and
+            needs no decoding. `ddlp pack --help` lists them.
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
-        max_side: With format="raw": limit of the longer side, in pixels; larger images are shrunk to it.
+        max_side: With a format of pixels: limit of the longer side, in pixels; larger images are shrunk to it.
         force: Replaces an existing file.
         verify: Reads the finished file back and checks every byte before the file gets its name.
         allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.

@@ -252,14 +252,9 @@ impl PackPart {
                 self.highest_pixels
             ),
         );
-        let stored = StoredForm::ALL.iter().map(|form| {
-            let shrunk = match form {
-                StoredForm::Raw => format!(" ({} of them shrunk)", text::count(self.shrunk)),
-                _ => String::new(),
-            };
-            format!("{} {}{shrunk}", text::count(self.forms[form]), form.name())
-        });
-        row(out, "stored", &stored.collect::<Vec<_>>().join(", "));
+        let stored = StoredForm::ALL.iter().map(|form| format!("{} {}", text::count(self.forms[form]), form.name()));
+        let stored = stored.collect::<Vec<_>>().join(", ");
+        row(out, "stored", &format!("{stored}; {} shrunk when they were packed", text::count(self.shrunk)));
         row(
             out,
             "verdicts",

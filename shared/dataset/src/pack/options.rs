@@ -118,9 +118,22 @@ pub struct PackOptions {
 mod tests {
     use super::*;
 
+    /// Messages list the formats as `"raw"`, and as options with that value.
+    fn formats() -> [String; 2] {
+        let of = |spelled: fn(&str) -> String| names_of("format").map(spelled).collect::<Vec<_>>();
+        [of(|name| format!("\"{name}\"")).join(", "), of(|name| format!("`format=\"{name}\"`")).join(" or ")]
+    }
+
     #[test]
     fn options_ask_for_one_format_or_say_what_is_wrong() {
         use StoredForm::{Indexed, Kept, Raw, Rows};
+        let [values, options] = formats();
+        assert!(values.starts_with("\"raw\"") && options.starts_with("`format=\"raw\"`"));
+        let no_format = |name: &str| format!("`format` is \"{name}\", but must be one of \"encoded\", {values}");
+        let no_jpeg = |name: &str| format!("`jpeg` is \"{name}\", but must be one of \"kept\", \"rows\", \"indexed\"");
+        let no_files = "`jpeg` says how files are stored, but `format=\"raw\"` stores no files".to_owned();
+        let no_pixels = format!("`max_side` shrinks pixels: it needs {options}");
+        let no_side = |side: u32| format!("`max_side` is {side}, but must be 1 to 65535");
         for (format, jpeg, max_side, expected) in [
             (None, None, None, Ok(PackFormat::of(Indexed))),
             (Some("encoded"), None, None, Ok(PackFormat::default())),
@@ -128,28 +141,18 @@ mod tests {
             (None, Some("kept"), None, Ok(PackFormat::of(Kept))),
             (Some("raw"), None, None, Ok(PackFormat::of(Raw))),
             (Some("raw"), None, Some(65_535), Ok(PackFormat { form: Raw, max_side: Some(65_535) })),
-            (Some("png"), None, None, Err("`format` is \"png\", but must be one of \"encoded\", \"raw\"")),
-            (Some("kept"), None, None, Err("`format` is \"kept\", but must be one of \"encoded\", \"raw\"")),
-            (None, Some("raw"), None, Err("`jpeg` is \"raw\", but must be one of \"kept\", \"rows\", \"indexed\"")),
-            (
-                Some("raw"),
-                Some("png"),
-                None,
-                Err("`jpeg` is \"png\", but must be one of \"kept\", \"rows\", \"indexed\""),
-            ),
-            (
-                Some("raw"),
-                Some("kept"),
-                None,
-                Err("`jpeg` says how files are stored, but `format=\"raw\"` stores no files"),
-            ),
-            (None, None, Some(9), Err("`max_side` shrinks pixels: it needs `format=\"raw\"`")),
-            (None, Some("kept"), Some(9), Err("`max_side` shrinks pixels: it needs `format=\"raw\"`")),
-            (Some("raw"), None, Some(0), Err("`max_side` is 0, but must be 1 to 65535")),
-            (Some("raw"), None, Some(65_536), Err("`max_side` is 65536, but must be 1 to 65535")),
+            (Some("png"), None, None, Err(no_format("png"))),
+            (Some("kept"), None, None, Err(no_format("kept"))),
+            (None, Some("raw"), None, Err(no_jpeg("raw"))),
+            (Some("raw"), Some("png"), None, Err(no_jpeg("png"))),
+            (Some("raw"), Some("kept"), None, Err(no_files)),
+            (None, None, Some(9), Err(no_pixels.clone())),
+            (None, Some("kept"), Some(9), Err(no_pixels)),
+            (Some("raw"), None, Some(0), Err(no_side(0))),
+            (Some("raw"), None, Some(65_536), Err(no_side(65_536))),
         ] {
             let chosen = PackFormat::of_options(format, jpeg, max_side).map_err(|error| error.to_string());
-            assert_eq!(chosen, expected.map_err(str::to_owned), "{format:?} {jpeg:?} {max_side:?}");
+            assert_eq!(chosen, expected, "{format:?} {jpeg:?} {max_side:?}");
         }
     }
 }
