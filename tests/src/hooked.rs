@@ -1,7 +1,13 @@
 //! A dataset with hooks at its reads.
 
-use ddlp_dataset::{Dataset, Decoders, FetchDepth, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_dataset::{
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
+    Stored, Unavailable,
+};
+use ddlp_pixels::Source;
+use std::fs::Metadata;
 use std::io;
+use std::ops::Range;
 
 /// Hooks of a dataset.
 pub trait Hooks: Send + Sync {
@@ -56,6 +62,7 @@ pub struct Hooked<H> {
     pub hooks: H,
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<H: Hooks> Dataset for Hooked<H> {
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.hooks.reads(index);
@@ -65,6 +72,65 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
         self.dataset.read(index, header, offset, out)
+    }
+
+    fn read_within(
+        &self,
+        index: u64,
+        header: &Header,
+        offset: u64,
+        memory: &mut [u8],
+        place: Range<usize>,
+    ) -> Result<(), ReadError> {
+        self.dataset.read_within(index, header, offset, memory, place)
+    }
+
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
+        self.dataset.read_many(reads)
+    }
+
+    fn header_extent(&self, index: u64) -> Range<u64> {
+        self.dataset.header_extent(index)
+    }
+
+    fn in_memory(&self, index: u64) -> Option<Source<'_>> {
+        self.dataset.in_memory(index)
+    }
+
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        self.hooks.reads(index);
+        self.hooks.fails(index)?;
+        self.dataset.sample(index, buf)
+    }
+
+    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
+        self.hooks.reads(index);
+        self.hooks.fails(index)?;
+        self.dataset.stored(index, buf)
+    }
+
+    fn prefetch(&self, index: u64, half: Half) {
+        self.dataset.prefetch(index, half);
+    }
+
+    fn bytes_read(&self) -> BytesRead {
+        self.dataset.bytes_read()
+    }
+
+    fn export(&self) -> Option<&PackFile> {
+        self.dataset.export()
+    }
+
+    fn left_out(&self) -> u64 {
+        self.dataset.left_out()
+    }
+
+    fn left_out_names(&self) -> &[String] {
+        self.dataset.left_out_names()
+    }
+
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        self.dataset.sample_in(found)
     }
 
     fn announce(&self, indices: &[u64]) {
@@ -97,6 +163,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.hooks.checks_damage()?;
         self.dataset.check_damage()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.dataset.is_empty()
     }
 
     fn len(&self) -> u64 {

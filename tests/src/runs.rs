@@ -1,7 +1,7 @@
 //! Runs the loader, and keeps the results that tests compare.
 
 use crate::agent::program;
-use ddlp_host::report::FaultReport;
+use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Element, Host, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
     Normalize, Report,
@@ -76,13 +76,13 @@ impl Run {
     }
 
     /// Returns the number of faults of a kind.
-    pub fn faults(&self, kind: &str) -> usize {
+    pub fn faults(&self, kind: FaultKind) -> usize {
         self.report.faults.iter().filter(|fault| fault.kind == kind).count()
     }
 
     /// Returns all faults except those of a slow drive, which any drive may have on a busy machine.
     pub fn troubles(&self) -> Vec<&FaultReport> {
-        self.report.faults.iter().filter(|fault| fault.kind != "slow").collect()
+        self.report.faults.iter().filter(|fault| fault.kind != FaultKind::Slow).collect()
     }
 
     /// Returns the number of batches that drives made.
@@ -146,7 +146,7 @@ pub fn drive_is_up(loader: &Loader) -> bool {
 
 /// Waits while the first drive is lost, unless the loader has given it up.
 pub fn wait_for_drive(loader: &Loader) {
-    let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == "refused");
+    let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Refused);
     wait_until("the drive is back or given up", || drive_is_up(loader) || is_given_up());
 }
 

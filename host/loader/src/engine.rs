@@ -34,7 +34,7 @@ use crate::image_output::ImageOutput;
 use crate::order::{EpochCut, Orders};
 use crate::plan::PlanRecord;
 use crate::recorder::Recorder;
-use crate::report::{CorruptReport, Report};
+use crate::report::{CorruptReport, FaultKind, Report};
 use crate::schedule::{BatchId, CPU, ProngId, ResultUse, Schedule};
 use crate::signal::Signal;
 use crate::usage::{MemoryPeak, ReadSum};
@@ -109,7 +109,7 @@ struct Doubt {
 #[derive(Debug)]
 pub(crate) enum GivenUp {
     /// The prong cannot prepare the batch, so the CPU does. Has the kind of fault, and what happened.
-    Failed { kind: &'static str, what: String },
+    Failed { kind: FaultKind, what: String },
     /// The drive reported this sample, or the neighbour at `index`, as corrupt, which only the host may decide. The CPU
     /// prepares the batch, and the report is a fault if the CPU makes the sample's row from `index`.
     Doubted { sample_id: u64, index: u64, what: String },
@@ -318,7 +318,7 @@ impl Engine {
                 .any(|record| (record.sample_id, record.index) == (doubt.sample_id, doubt.index) && record.has_row())
         {
             *core.refuted.entry(doubt.prong).or_default() += 1;
-            core.recorder.fault(doubt.prong, Some(id), "damaged", doubt.what);
+            core.recorder.fault(doubt.prong, Some(id), FaultKind::Damaged, doubt.what);
         }
         if let Ok(batch) = &ready {
             let images = batch.records.iter().filter(|record| record.has_row()).count();

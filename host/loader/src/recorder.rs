@@ -1,7 +1,8 @@
 //! Keeps the figures of a run, and makes its report.
 
 use crate::report::{
-    CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Report, Span, TIMELINE_ENTRIES_MAX, Timeline,
+    CorruptReport, Delivery, EpochReport, FaultKind, FaultReport, ProngReport, Report, Span, TIMELINE_ENTRIES_MAX,
+    Timeline,
 };
 use crate::schedule::{BatchId, ProngId};
 use crate::usage;
@@ -182,9 +183,9 @@ impl Recorder {
         self.prongs[prong].report.name.clone()
     }
 
-    pub fn fault(&mut self, prong: ProngId, batch: Option<BatchId>, kind: &'static str, what: String) {
+    pub fn fault(&mut self, prong: ProngId, batch: Option<BatchId>, kind: FaultKind, what: String) {
         let name = self.name(prong);
-        tracing::warn!(prong = name, kind, "{what}");
+        tracing::warn!(prong = name, kind = kind.name(), "{what}");
         let batch = batch.map(|id| (id.epoch, id.batch));
         let fault = FaultReport { at_s: self.now(), prong: name, batch, kind, what };
         self.faults += usize::from(!fault.is_recovery());

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Largest number of spans and of deliveries kept; a longer run keeps every k-th ([`Timeline::kept_every`]).
 pub const TIMELINE_ENTRIES_MAX: usize = 20_000;
@@ -121,8 +122,77 @@ pub struct CorruptReport {
     pub action: String,
 }
 
+/// Kind of a [fault](FaultReport), or of the recovery from one. The JSON report has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(into = "&'static str")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A drive, or the path to it, is lost.
+    Lost,
+    /// A drive did not answer in time.
+    Timeout,
+    /// A drive answered a command with an error.
+    Status,
+    /// This machine refused memory for a drive's result.
+    Memory,
+    /// A drive's result was damaged, or contradicts the CPU's.
+    Damaged,
+    /// A batch took far longer than earlier ones.
+    Slow,
+    /// A local drive's agent does not start.
+    Start,
+    /// A local drive's agent was started again: a recovery.
+    Restart,
+    /// A lost drive works again: a recovery.
+    Rejoined,
+    /// A drive is not used any more.
+    Refused,
+    /// A defect of the loader cost a drive its batches.
+    Defect,
+    /// A drive cannot read its dataset.
+    Unavailable,
+    /// The consumer waited for long.
+    Stall,
+    /// The consumer keeps all buffers or result slots.
+    Kept,
+}
+
+impl FaultKind {
+    /// Returns the kind's name: one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Timeout => "timeout",
+            Self::Status => "status",
+            Self::Memory => "memory",
+            Self::Damaged => "damaged",
+            Self::Slow => "slow",
+            Self::Start => "start",
+            Self::Restart => "restart",
+            Self::Rejoined => "rejoined",
+            Self::Refused => "refused",
+            Self::Defect => "defect",
+            Self::Unavailable => "unavailable",
+            Self::Stall => "stall",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+impl From<FaultKind> for &'static str {
+    fn from(kind: FaultKind) -> Self {
+        kind.name()
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// One fault that the run survived.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct FaultReport {
     /// Time of the fault.
     pub at_s: f64,
@@ -130,9 +200,8 @@ pub struct FaultReport {
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
-    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`,
-    /// `refused`, `defect`, `unavailable`.
-    pub kind: &'static str,
+    /// Kind.
+    pub kind: FaultKind,
     /// Description in words.
     pub what: String,
 }
@@ -140,7 +209,7 @@ pub struct FaultReport {
 impl FaultReport {
     /// Returns whether this entry is the recovery from a fault, not a fault itself.
     pub fn is_recovery(&self) -> bool {
-        matches!(self.kind, "restart" | "rejoined")
+        matches!(self.kind, FaultKind::Restart | FaultKind::Rejoined)
     }
 }
 

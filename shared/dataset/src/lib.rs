@@ -99,6 +99,10 @@ impl FetchDepth {
 }
 
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
+///
+/// A dataset around another dataset has to decide about each method: a method that it leaves out does what suits a
+/// source, whatever the inner dataset does. `#[warn(clippy::missing_trait_methods)]` at its implementation names the
+/// methods that are missing.
 pub trait Dataset: Send + Sync {
     /// Returns the number of samples, at least 1.
     fn len(&self) -> u64;
@@ -167,11 +171,15 @@ pub trait Dataset: Send + Sync {
     }
 
     /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if the source can do that.
-    /// Returns false if one of them failed; then what was read for all of them is undefined.
-    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> bool {
-        reads
-            .iter_mut()
-            .all(|read| self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok())
+    ///
+    /// # Errors
+    ///
+    /// The error of one of the reads; what was read for the others is then undefined. If the reads are made at the same
+    /// time, the error may name the sample of another read.
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
+        reads.iter_mut().try_for_each(|read| {
+            self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone())
+        })
     }
 
     /// Returns how a run should fetch samples, if reads have latency; [`FetchDepth::NONE`] if the threads that prepare

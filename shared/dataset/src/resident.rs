@@ -9,7 +9,10 @@
 //! always counts.
 
 use crate::forms::StoredForm;
-use crate::{BytesRead, Dataset, Decoders, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
+use crate::{
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
+    Stored, Unavailable,
+};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
@@ -170,7 +173,12 @@ fn planar<T>(
     read.ok().flatten()
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl Dataset for Resident {
+    fn is_empty(&self) -> bool {
+        self.dataset.is_empty()
+    }
+
     fn len(&self) -> u64 {
         self.dataset.len()
     }
@@ -199,6 +207,26 @@ impl Dataset for Resident {
         self.dataset.read(index, header, offset, out)
     }
 
+    fn read_within(
+        &self,
+        index: u64,
+        header: &Header,
+        offset: u64,
+        memory: &mut [u8],
+        place: Range<usize>,
+    ) -> Result<(), ReadError> {
+        self.dataset.read_within(index, header, offset, memory, place)
+    }
+
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
+        self.dataset.read_many(reads)
+    }
+
+    /// No depth: almost all samples lie in memory, and the threads that prepare them read a group now and then.
+    fn fetch_depth(&self) -> FetchDepth {
+        FetchDepth::NONE
+    }
+
     fn header_extent(&self, index: u64) -> Range<u64> {
         self.dataset.header_extent(index)
     }
@@ -206,6 +234,13 @@ impl Dataset for Resident {
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
         let bytes = self.pixels(index)?;
         Some(Source::Planar { width: self.width, height: self.height, bytes })
+    }
+
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        match Dataset::in_memory(self, index) {
+            Some(source) => Ok(source),
+            None => self.dataset.sample(index, buf),
+        }
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {

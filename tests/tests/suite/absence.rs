@@ -6,6 +6,7 @@
 //! samples than allowed.
 
 use ddlp_dataset::{Corrupt, Dataset, ReadError, Unavailable, open};
+use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LocalResults, MaxCorrupt, Strategy};
 use ddlp_test_support::unprivileged::Unprivileged;
 use ddlp_tests::agent::Agent;
@@ -279,7 +280,8 @@ fn a_drive_whose_pack_is_cut_costs_no_sample() {
         assert_eq!(run.digest, whole.digest, "{policy:?}");
         assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
         let faults = &run.report.faults;
-        let said = faults.iter().find(|fault| fault.kind == "unavailable").unwrap_or_else(|| panic!("{faults:?}"));
+        let said =
+            faults.iter().find(|fault| fault.kind == FaultKind::Unavailable).unwrap_or_else(|| panic!("{faults:?}"));
         let named = ["class_", "images.ddlp at byte", "ddlp verify"];
         assert!(named.iter().all(|part| said.what.contains(part)), "{}", said.what);
     }
@@ -298,7 +300,7 @@ fn a_drive_with_a_damaged_sample_of_its_own_costs_no_sample() {
     let run = Run::of(builder.drive(DriveSpec::Remote(agent.url())));
     assert_eq!(run.digest, whole.digest);
     assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
-    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
+    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     let name = open(&copy).unwrap().name(200);
     assert!(damaged[0].what.contains(&name) && damaged[0].what.contains("wrong checksum"), "{}", damaged[0].what);
@@ -323,7 +325,7 @@ fn a_drive_with_a_damaged_neighbour_replaces_as_the_host_does() {
     let run = Run::of(base().strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url())));
     assert_eq!(run.digest, whole.digest);
     assert_eq!((run.report.corrupt.len(), &run.report.corrupt[0].action), (1, &whole.report.corrupt[0].action));
-    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
+    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
     let name = dataset.name(bad + 1);
     assert!(!damaged.is_empty() && damaged.iter().all(|fault| fault.what.contains(&name)), "{damaged:?}");
 }
@@ -342,7 +344,8 @@ fn a_drive_that_claims_damage_which_the_cpu_refutes_is_given_up() {
     let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |_, loader| wait_for_drive(loader));
     assert_eq!(run.digest, whole.digest);
     assert_eq!((run.drive_batches(), run.report.corrupt.len()), (0, 0), "{:?}", run.report.corrupt);
-    let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));
+    let kinds =
+        [FaultKind::Damaged, FaultKind::Lost, FaultKind::Rejoined, FaultKind::Refused].map(|kind| run.faults(kind));
     assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
 }
 
@@ -364,7 +367,7 @@ fn a_drive_whose_dataset_was_away_is_used_again() {
         let by = loader.by_ref().take(batches).filter(|batch| batch.as_ref().expect("no sample is lost").prong() == 1);
         let by_drive = by.count();
         let faults = loader.report().faults;
-        assert!(faults.iter().all(|fault| fault.kind == "unavailable"), "{faults:?}");
+        assert!(faults.iter().all(|fault| fault.kind == FaultKind::Unavailable), "{faults:?}");
         (by_drive, faults.len())
     };
     assert_eq!(by_drive_of(4), (4, 0));
@@ -390,10 +393,10 @@ fn an_image_that_is_bad_on_both_sides_is_no_fault_of_the_drive() {
     let error = failing.find_map(Result::err).expect("the run ends with an error");
     assert!(matches!(error, LoaderError::CorruptSample { .. }), "{}", chain(&error));
     let faults = failing.report().faults;
-    assert!(faults.iter().all(|fault| fault.kind != "damaged"), "{faults:?}");
+    assert!(faults.iter().all(|fault| fault.kind != FaultKind::Damaged), "{faults:?}");
     let run = Run::of(csd(CorruptPolicy::Skip));
     assert_eq!(run.report.corrupt.len(), 1);
-    assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+    assert_eq!(run.faults(FaultKind::Damaged), 0, "{:?}", run.report.faults);
     // No policy skips a link that leads nowhere: the disk to which it leads may be absent.
     let file = photos.folder().join("class_1/00001.jpg");
     fs::remove_file(&file).unwrap();

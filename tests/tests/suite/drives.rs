@@ -1,5 +1,6 @@
 //! Several drives in one run, and several ranks with a drive each.
 
+use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LocalResults, Strategy};
 use ddlp_nvme::Status;
 use ddlp_tests::agent::Agent;
@@ -102,6 +103,6 @@ fn a_drive_without_memory_for_all_of_its_slots_goes_on_with_fewer() {
             "{strategy}: {notes:?}"
         );
         assert_eq!(run.report.prongs[1].batches > 0, there > 0, "{strategy}");
-        assert!(run.report.faults.iter().all(|fault| fault.kind != "status"), "{:?}", run.report.faults);
+        assert!(run.report.faults.iter().all(|fault| fault.kind != FaultKind::Status), "{:?}", run.report.faults);
     }
 }

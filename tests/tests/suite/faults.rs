@@ -4,6 +4,7 @@
 //! Agents are real processes; a relay between loader and agent injects faults of the link. Local drives are tested in
 //! `local.rs`.
 
+use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LoaderBuilder, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
@@ -63,7 +64,7 @@ fn an_agent_killed_in_the_middle_is_survived_and_rejoins() {
             }
         });
         scene.assert_unharmed(&run, strategy);
-        assert_eq!((run.faults("lost"), run.faults("rejoined")), (1, 1), "{:?}", run.report.faults);
+        assert_eq!((run.faults(FaultKind::Lost), run.faults(FaultKind::Rejoined)), (1, 1), "{:?}", run.report.faults);
         let after = run.order[6..].iter().filter(|&&(_, _, prong)| prong == 1).count();
         assert!(after > 0, "{strategy}: the drive works again");
     }
@@ -85,9 +86,9 @@ fn an_agent_stopped_for_longer_than_the_time_out_leaves_no_late_work_anywhere() 
             }
         });
         scene.assert_unharmed(&run, strategy);
-        assert!(run.faults("timeout") + run.faults("lost") >= 1, "{:?}", run.report.faults);
-        assert!(run.faults("rejoined") >= 1, "{:?}", run.report.faults);
-        assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+        assert!(run.faults(FaultKind::Timeout) + run.faults(FaultKind::Lost) >= 1, "{:?}", run.report.faults);
+        assert!(run.faults(FaultKind::Rejoined) >= 1, "{:?}", run.report.faults);
+        assert_eq!(run.faults(FaultKind::Damaged), 0, "{:?}", run.report.faults);
     }
 }
 
@@ -114,7 +115,7 @@ fn a_connection_cut_in_the_middle_of_a_pdu_is_survived() {
         let url = scene.agent.url_by(&proxy.address());
         let run = Run::of(scene.builder(Strategy::Csd, url));
         scene.assert_unharmed(&run, Strategy::Csd);
-        assert_eq!(run.faults("lost"), 1, "PDU type {kind}: {:?}", run.report.faults);
+        assert_eq!(run.faults(FaultKind::Lost), 1, "PDU type {kind}: {:?}", run.report.faults);
     }
 }
 
@@ -148,7 +149,7 @@ fn damage_while_the_loader_reconnects_is_survived() {
             }
         });
         scene.assert_unharmed(&run, Strategy::Csd);
-        let kinds = ["lost", "rejoined", "refused"].map(|kind| run.faults(kind));
+        let kinds = [FaultKind::Lost, FaultKind::Rejoined, FaultKind::Refused].map(|kind| run.faults(kind));
         assert_eq!(kinds, [1, 1, 0], "{:?}", run.report.faults);
     }
 }
@@ -173,7 +174,7 @@ fn a_damaged_payload_is_found_and_prepared_again() {
     // With two prongs, the CPU may be so far ahead that the drive delivers too few batches to damage.
     let run = Run::of(scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())));
     scene.assert_unharmed(&run, Strategy::Csd);
-    assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
+    assert!(run.faults(FaultKind::Damaged) >= 1, "{:?}", run.report.faults);
 }
 
 #[test]
@@ -191,7 +192,8 @@ fn a_drive_whose_results_are_never_right_is_given_up() {
     run.assert_exactly_once(8, SAMPLES.into());
     assert_eq!(run.drive_batches(), 0);
     // Three times, eight results in a row are wrong; the loader reconnects in between.
-    let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));
+    let kinds =
+        [FaultKind::Damaged, FaultKind::Lost, FaultKind::Rejoined, FaultKind::Refused].map(|kind| run.faults(kind));
     assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
 }
 
@@ -211,7 +213,7 @@ fn bursts_of_damage_with_good_results_between_them_do_not_cost_a_drive_its_place
     // The consumer waits for the drive, so that the CPU does not prepare everything while the drive is lost.
     let run = Run::with(builder, |_, loader| wait_for_drive(loader));
     run.assert_exactly_once(16, SAMPLES.into());
-    let kinds = ["damaged", "lost", "refused"].map(|kind| run.faults(kind));
+    let kinds = [FaultKind::Damaged, FaultKind::Lost, FaultKind::Refused].map(|kind| run.faults(kind));
     assert!(kinds[0] > 32 && kinds[1] > 3 && kinds[2] == 0, "damaged, lost, refused: {kinds:?}");
 }
 
@@ -259,7 +261,7 @@ fn a_drive_that_takes_much_longer_than_it_did_is_named() {
         }
     });
     scene.assert_unharmed(&run, Strategy::Csd);
-    assert!(run.faults("slow") > 0, "{:?}", run.report.faults);
+    assert!(run.faults(FaultKind::Slow) > 0, "{:?}", run.report.faults);
 }
 
 #[test]
@@ -279,8 +281,8 @@ fn every_third_execute_answered_with_an_error_is_survived() {
         });
         let run = Run::of(scene.builder(strategy, scene.agent.url_by(&proxy.address())));
         scene.assert_unharmed(&run, strategy);
-        assert!(run.faults("status") >= 1, "{strategy}: {:?}", run.report.faults);
-        let named = run.report.faults.iter().find(|fault| fault.kind == "status").unwrap();
+        assert!(run.faults(FaultKind::Status) >= 1, "{strategy}: {:?}", run.report.faults);
+        let named = run.report.faults.iter().find(|fault| fault.kind == FaultKind::Status).unwrap();
         assert!(named.what.contains("internal error"), "the status has its name: {}", named.what);
     }
 }
@@ -340,8 +342,8 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
             }
         });
         scene.assert_unharmed(&run, strategy);
-        let kinds: Vec<&str> = run.troubles().iter().map(|fault| fault.kind).collect();
-        assert_eq!(kinds, ["lost", "rejoined"], "{:?}", run.report.faults);
+        let kinds: Vec<FaultKind> = run.troubles().iter().map(|fault| fault.kind).collect();
+        assert_eq!(kinds, [FaultKind::Lost, FaultKind::Rejoined], "{:?}", run.report.faults);
         assert!(run.report.faults[0].what.contains("begins without the drive"), "{:?}", run.report.faults);
         assert!(run.drive_batches() > 0, "{strategy}: the drive takes part");
     }
@@ -412,7 +414,7 @@ fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
     assert_eq!(run.digest, Run::of(loader(&photos.pack())).digest);
     let faults = &run.report.faults;
     assert!(
-        faults.iter().any(|fault| fault.kind == "lost" && fault.what.contains("refused every result slot")),
+        faults.iter().any(|fault| fault.kind == FaultKind::Lost && fault.what.contains("refused every result slot")),
         "{faults:?}"
     );
 }

@@ -2,6 +2,7 @@
 //! is stopped, and memory that does not hold what was written.
 
 use ddlp_csd::slot::SlotLayout;
+use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LoaderBuilder, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
 use ddlp_tests::photos::Photos;
@@ -36,13 +37,13 @@ fn an_agent_that_dies_is_started_again() {
             if delivered == 5 {
                 kill(stand_in::process("ddlp-mortal"), Signal::SIGKILL).expect("it runs");
                 wait_until("the agent is started again", || {
-                    loader.report().faults.iter().any(|fault| fault.kind == "rejoined")
+                    loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Rejoined)
                 });
             }
         });
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, reference);
-        assert_eq!(run.faults("restart"), 1, "{:?}", run.report.faults);
+        assert_eq!(run.faults(FaultKind::Restart), 1, "{:?}", run.report.faults);
     }
 }
 
@@ -79,7 +80,7 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
                     .report()
                     .faults
                     .iter()
-                    .any(|fault| fault.kind == "refused" && fault.what.contains("times without success"))
+                    .any(|fault| fault.kind == FaultKind::Refused && fault.what.contains("times without success"))
             });
             given_up_at = loader.report().prongs[1].prepared;
         }
@@ -89,12 +90,12 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
     assert_eq!(run.report.prongs[1].prepared, given_up_at, "{strategy}: nothing comes of a drive that was given up");
     // Batches that the drive had finished before are still delivered.
     assert!(run.order[5..].iter().any(|&(_, _, prong)| prong == 0), "{strategy}: the CPU goes on");
-    let starts_named = run.report.faults.iter().filter(|fault| fault.kind == "start");
+    let starts_named = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Start);
     let said: Vec<&str> = starts_named.map(|fault| fault.what.as_str()).collect();
     assert!(said.iter().all(|what| what.contains("exit status: 3")), "{said:?}");
     let started = std::fs::read_to_string(&starts).expect("a file of starts").lines().count();
     assert_eq!((said.len(), started), (10, 11), "{strategy}: a bounded number of starts");
-    let refused = run.report.faults.iter().find(|fault| fault.kind == "refused").expect("waited for");
+    let refused = run.report.faults.iter().find(|fault| fault.kind == FaultKind::Refused).expect("waited for");
     assert_eq!(refused.prong, "csd");
 }
 
@@ -120,10 +121,10 @@ fn an_agent_stopped_for_longer_than_the_time_out_writes_nothing_late_into_shared
         assert_eq!(run.digest, reference, "{strategy}");
         let faults = &run.report.faults;
         assert!(
-            run.faults("timeout") + run.faults("lost") >= 1 && run.faults("rejoined") >= 1,
+            run.faults(FaultKind::Timeout) + run.faults(FaultKind::Lost) >= 1 && run.faults(FaultKind::Rejoined) >= 1,
             "{strategy}: {faults:?}"
         );
-        assert_eq!((run.faults("damaged"), run.faults("restart")), (0, 0), "{strategy}: {faults:?}");
+        assert_eq!((run.faults(FaultKind::Damaged), run.faults(FaultKind::Restart)), (0, 0), "{strategy}: {faults:?}");
     }
 }
 
@@ -151,10 +152,10 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
         let run = Run::of(loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive));
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, reference, "{strategy}");
-        let (found, injected) = (run.faults("damaged"), damaged.load(Ordering::Relaxed));
+        let (found, injected) = (run.faults(FaultKind::Damaged), damaged.load(Ordering::Relaxed));
         // A result that came too late is discarded unread.
         assert!((1..=injected).contains(&found), "{strategy}: {injected} damaged, {:?}", run.report.faults);
-        let named = run.report.faults.iter().filter(|fault| fault.kind == "damaged");
+        let named = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged);
         for fault in named {
             assert!(fault.what.contains("payload crc32c") && fault.batch.is_some(), "{strategy}: {fault:?}");
         }
@@ -198,7 +199,9 @@ fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
                     finished >= 8
                 });
                 kill(stand_in::process(name), Signal::SIGKILL).expect("it runs");
-                wait_until("the loss is noticed", || loader.report().faults.iter().any(|fault| fault.kind == "lost"));
+                wait_until("the loss is noticed", || {
+                    loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Lost)
+                });
                 if comes_back {
                     wait_until("the drive rejoins", || drive_is_up(loader));
                 }
@@ -212,7 +215,7 @@ fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
             run.report.faults
         );
         // Agents invalidate all slots when they start, so the contents are known by then.
-        let found_damaged = run.report.faults.iter().any(|fault| fault.kind == "damaged");
+        let found_damaged = run.report.faults.iter().any(|fault| fault.kind == FaultKind::Damaged);
         assert!(!found_damaged, "{case}: {:?}", run.report.faults);
     }
 }
@@ -287,7 +290,7 @@ fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
     });
     run.assert_exactly_once(2, SAMPLES.into());
     assert_eq!(run.digest, reference);
-    assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+    assert_eq!(run.faults(FaultKind::Damaged), 0, "{:?}", run.report.faults);
     assert!(run.report.prongs[1].prepared > made_before, "the drive works again: {:?}", run.report.faults);
     let (bytes, field) = second.expect("a batch");
     assert!(field.view().bytes() == Ok(&bytes[..]), "the first run has written to the second one's batch");

@@ -1,5 +1,6 @@
 //! A run with a drive goes on at another position.
 
+use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, Loader, LoaderState, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
@@ -80,7 +81,7 @@ fn a_drive_that_does_not_answer_when_the_run_moves_is_dropped_with_a_reason_and_
     agent.signal(Signal::SIGSTOP);
     wait_until("the drive has work", || run.progress().snapshot().prongs[1].outstanding > 0);
     run.go_to(&beginning(&run)).expect("the run goes on");
-    let said: Vec<_> = run.report().faults.into_iter().filter(|fault| fault.kind == "lost").collect();
+    let said: Vec<_> = run.report().faults.into_iter().filter(|fault| fault.kind == FaultKind::Lost).collect();
     assert!(said.len() == 1 && said[0].what.contains("when the run went to another position"), "{said:?}");
     agent.signal(Signal::SIGCONT);
     let mut is_back = false;
@@ -91,5 +92,5 @@ fn a_drive_that_does_not_answer_when_the_run_moves_is_dropped_with_a_reason_and_
     });
     run.assert_exactly_once(1, SAMPLES.into());
     assert_eq!(run.digest, reference.digest);
-    assert_eq!(run.faults("rejoined"), 1, "{:?}", run.report.faults);
+    assert_eq!(run.faults(FaultKind::Rejoined), 1, "{:?}", run.report.faults);
 }

@@ -1,6 +1,6 @@
 //! A sample that takes long holds up only its own batch, and a run in which nothing arrives says what it waits for.
 
-use ddlp_host::report::FaultReport;
+use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Loader, LoaderError, LocalDrive, LocalResults, ProgressHandle, Strategy,
 };
@@ -121,7 +121,7 @@ fn a_stall_on_the_cpu_names_the_sample_and_its_batch() {
         gated.hooks.step(Gate::Open)
     });
     run.assert_exactly_once(1, SAMPLES.into());
-    assert_eq!((stall.kind, stall.prong.as_str()), ("stall", "cpu"));
+    assert_eq!((stall.kind, stall.prong.as_str()), (FaultKind::Stall, "cpu"));
     for part in
         [format!("{name} (id {id})"), format!("epoch 0 batch {batch}"), format!("the CPU has epoch/batch 0/{batch}")]
     {
@@ -146,7 +146,7 @@ fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
     let (stall, run) = stalled(built, hangs, || agent.signal(Signal::SIGCONT));
     run.assert_exactly_once(1, SAMPLES.into());
     assert_eq!(run.digest, reference);
-    assert_eq!(stall.kind, "stall");
+    assert_eq!(stall.kind, FaultKind::Stall);
     assert!(stall.what.contains("drive 1 has epoch/batch 0/"), "{}", stall.what);
 }
 
@@ -305,23 +305,23 @@ fn a_consumer_that_asks_again_and_again_is_warned_like_one_that_waits() {
     let mut loader = builder.build().expect("the loader builds");
     let kept: Vec<_> = loader.by_ref().take(2).collect();
     let said = |loader: &Loader, kind| loader.report().faults.iter().filter(|fault| fault.kind == kind).count();
-    let (stalls, waited_s) = (said(&loader, "stall"), loader.report().consumer_wait_s);
+    let (stalls, waited_s) = (said(&loader, FaultKind::Stall), loader.report().consumer_wait_s);
     wait_until("two stalls are named", || {
         assert!(loader.next_while(|_| false).is_none(), "there is no third buffer");
-        said(&loader, "stall") >= stalls + 2
+        said(&loader, FaultKind::Stall) >= stalls + 2
     });
-    assert_eq!(said(&loader, "kept"), 1);
+    assert_eq!(said(&loader, FaultKind::Kept), 1);
     drop(kept);
     loader.next().expect("the run goes on").expect("the batch comes");
     let waited_s = loader.report().consumer_wait_s - waited_s;
     assert!(waited_s >= 2.0 * stall_after.as_secs_f64() - 1e-6, "{waited_s} s: all calls waited for the batch");
     let kept: Vec<_> = loader.by_ref().take(2).collect();
-    let stalls = said(&loader, "stall");
+    let stalls = said(&loader, FaultKind::Stall);
     wait_until("another stall is named", || {
         assert!(loader.next_while(|_| false).is_none(), "there is no third buffer");
-        said(&loader, "stall") > stalls
+        said(&loader, FaultKind::Stall) > stalls
     });
-    assert_eq!(said(&loader, "kept"), 1, "the consumer is told once");
+    assert_eq!(said(&loader, FaultKind::Kept), 1, "the consumer is told once");
     drop(kept);
 }
 
@@ -343,8 +343,11 @@ fn a_consumer_that_keeps_all_result_slots_is_warned() {
     });
     let report = loader.report();
     let said = |kind| report.faults.iter().rev().find(|fault| fault.kind == kind).map_or("", |fault| &fault.what);
-    assert!(said("kept").contains("all 4 result slots") && said("kept").contains("more `slots`"), "{report:?}");
-    assert!(said("stall").contains("no free result slot"), "{}", said("stall"));
+    assert!(
+        said(FaultKind::Kept).contains("all 4 result slots") && said(FaultKind::Kept).contains("more `slots`"),
+        "{report:?}"
+    );
+    assert!(said(FaultKind::Stall).contains("no free result slot"), "{}", said(FaultKind::Stall));
     drop(kept);
 }
 

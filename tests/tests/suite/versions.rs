@@ -5,6 +5,7 @@ use ddlp_csd::log::DriveIdentity;
 use ddlp_csd::slot::{HEADER_BYTES, Outcome, RECORD_BYTES, SlotHeader, table_to_bytes};
 use ddlp_dataset::pack::StoredForm;
 use ddlp_dataset::{Decoder, abilities, ability_name};
+use ddlp_host::report::FaultKind;
 use ddlp_host::{AbilityNumber, DriveSpec, LoaderBuilder, Pipeline, Strategy, pixels};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
@@ -198,10 +199,10 @@ fn a_drive_that_leaves_to_the_host_what_it_agreed_on_is_given_up() {
     let scene = Scene::new();
     let run = left_to_the_host(&scene, |_| Some(Decoder::File(Format::Jpeg).ability()));
     assert_eq!(run.drive_batches(), 0);
-    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
+    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
     assert!(damaged.len() >= 8, "{:?}", run.report.faults);
     for part in ["the drive leaves sample", "JPEG files"] {
         assert!(damaged[0].what.contains(part), "{part}: {}", damaged[0].what);
     }
-    assert!(run.faults("lost") > 0, "the association ended: {:?}", run.report.faults);
+    assert!(run.faults(FaultKind::Lost) > 0, "the association ended: {:?}", run.report.faults);
 }

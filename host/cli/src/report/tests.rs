@@ -1,7 +1,7 @@
 //! The page is well-formed for runs of every size, and no text in it is taken for markup.
 
 use super::*;
-use ddlp_host::report::{CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Span, Timeline};
+use ddlp_host::report::{CorruptReport, Delivery, EpochReport, FaultKind, FaultReport, ProngReport, Span, Timeline};
 
 /// Returns a run of `batches` per epoch, of which the CPU prepares six in ten.
 fn run(epochs: u32, batches: u32) -> Report {
@@ -119,7 +119,7 @@ fn names_are_never_taken_for_markup() {
         at_s: 0.5,
         prong: HOSTILE.into(),
         batch: Some((0, 1)),
-        kind: "lost",
+        kind: FaultKind::Lost,
         what: HOSTILE.into(),
     });
     let context = Context { command: HOSTILE.into(), ended_early: Some(HOSTILE.into()), ..Context::default() };
@@ -154,7 +154,7 @@ fn faults_are_listed_and_drawn() {
         at_s: 0.4,
         prong: "local drive".into(),
         batch: None,
-        kind: "lost",
+        kind: FaultKind::Lost,
         what: "connection closed".into(),
     });
     let page = render(&report, &Context::default());

@@ -129,7 +129,7 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_host::report::{CorruptReport, FaultReport, ProngReport};
+    use ddlp_host::report::{CorruptReport, FaultKind, FaultReport, ProngReport};
 
     #[test]
     fn a_command_can_be_pasted_into_a_shell() {
@@ -142,7 +142,13 @@ mod tests {
         let report = Report {
             prongs: vec![ProngReport::default()],
             corrupt: vec![CorruptReport::default()],
-            faults: vec![FaultReport::default()],
+            faults: vec![FaultReport {
+                at_s: 0.0,
+                prong: "cpu".to_owned(),
+                batch: None,
+                kind: FaultKind::Stall,
+                what: String::new(),
+            }],
             ..Report::default()
         };
         let figures = Figures {
@@ -179,6 +185,7 @@ mod tests {
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }
+        assert_eq!(json["faults"][0]["kind"], "stall");
         for (list, keys) in [
             ("prongs", &["name", "batches", "images", "prepared", "busy_s", "images_per_s"][..]),
             ("corrupt", &["sample", "reason", "action"]),

@@ -4,6 +4,7 @@ use super::fault::DriveFault;
 use super::handle::ProngHandle;
 use crate::delivery::SlotTable;
 use crate::engine::GivenUp;
+use crate::report::FaultKind;
 use crate::schedule::BatchId;
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::prepare;
@@ -111,7 +112,7 @@ impl Checks {
                      gets batches again after a pause; {remedy}",
                     sample(*sample_id, prepare::stored_at(dataset, *sample_id))
                 );
-                GivenUp::Failed { kind: "unavailable", what }
+                GivenUp::Failed { kind: FaultKind::Unavailable, what }
             }
             ResultError::Slot(SlotError::OtherDecoder { decoder, .. }) if self.agreed.may_leave(*decoder) => {
                 let note = format!(
@@ -128,7 +129,7 @@ impl Checks {
                      update or replace the drive's agent, which is defective",
                     decoder_name(*decoder)
                 );
-                GivenUp::Failed { kind: "damaged", what }
+                GivenUp::Failed { kind: FaultKind::Damaged, what }
             }
             ResultError::Slot(error) => DriveFault::Damaged(id, error).given_up(),
             ResultError::Driver(error) => DriveFault::NotRead(id, error).given_up(),

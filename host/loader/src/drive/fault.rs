@@ -5,6 +5,7 @@ use super::link::LinkError;
 use super::local::AgentError;
 use crate::engine::GivenUp;
 use crate::opening::LOST_MAX;
+use crate::report::FaultKind;
 use crate::schedule::BatchId;
 use ddlp_csd::slot::SlotError;
 use ddlp_driver::DriverError;
@@ -54,18 +55,20 @@ const AGENT_LOG: &str = "the agent's log may say why";
 const WITHOUT: &str = "the run continues without the drive";
 
 impl DriveFault<'_> {
-    /// Returns the kind in one word, as [`crate::report::FaultReport::kind`] lists them.
-    pub fn kind(&self) -> &'static str {
+    /// Returns the kind.
+    pub fn kind(&self) -> FaultKind {
         match self {
-            Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => "status",
-            Self::Damaged(..) => "damaged",
-            Self::NoMemory(..) => "memory",
-            Self::Slow { .. } => "slow",
-            Self::Lost(DriverError::TimedOut { .. }) | Self::LostDataset(DriverError::TimedOut { .. }) => "timeout",
-            Self::Lost(_) | Self::LostDataset(_) | Self::NotKept(_) | Self::Away(_) => "lost",
-            Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
-            Self::AgentRestarted => "restart",
-            Self::AgentFails(_) => "start",
+            Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => FaultKind::Status,
+            Self::Damaged(..) => FaultKind::Damaged,
+            Self::NoMemory(..) => FaultKind::Memory,
+            Self::Slow { .. } => FaultKind::Slow,
+            Self::Lost(DriverError::TimedOut { .. }) | Self::LostDataset(DriverError::TimedOut { .. }) => {
+                FaultKind::Timeout
+            }
+            Self::Lost(_) | Self::LostDataset(_) | Self::NotKept(_) | Self::Away(_) => FaultKind::Lost,
+            Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => FaultKind::Refused,
+            Self::AgentRestarted => FaultKind::Restart,
+            Self::AgentFails(_) => FaultKind::Start,
         }
     }
 
@@ -190,49 +193,85 @@ mod tests {
         let away = LinkError::Driver(DriverError::Lost { peer: peer(), reason: "connection refused".into() });
         let refused = LinkError::Refused("it holds another dataset".into());
         let table = [
-            (DriveFault::Execute(id, Status::INTERNAL), "status", "internal error", "CPU", "log"),
-            (DriveFault::NotSent(id, &lost), "status", "could not be sent", "CPU", "log"),
-            (DriveFault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
-            (DriveFault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
-            (DriveFault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
+            (DriveFault::Execute(id, Status::INTERNAL), FaultKind::Status, "internal error", "CPU", "log"),
+            (DriveFault::NotSent(id, &lost), FaultKind::Status, "could not be sent", "CPU", "log"),
+            (DriveFault::NotRead(id, &lost), FaultKind::Status, "could not be read", "CPU", "log"),
+            (
+                DriveFault::Damaged(id, &SlotError::Table),
+                FaultKind::Damaged,
+                "sample table is damaged",
+                "CPU",
+                "memory",
+            ),
+            (DriveFault::NoMemory(id, &memory), FaultKind::Memory, "out of memory", "CPU", "smaller batches"),
             (
                 DriveFault::Slow { id, took: Duration::from_secs(2), times: 9.0, is_local: false },
-                "slow",
+                FaultKind::Slow,
                 "2.0 s, 9 times",
                 "adapts",
                 "the network",
             ),
             (
                 DriveFault::Slow { id, took: Duration::from_micros(937_400), times: 8.0, is_local: true },
-                "slow",
+                FaultKind::Slow,
                 "937 ms, 8 times",
                 "a very large image",
                 "work on this machine",
             ),
-            (DriveFault::Lost(&lost), "lost", "connection refused", "tries to reconnect", "agent runs"),
-            (DriveFault::LostDataset(&lost), "lost", "connection refused", "for 60s the run ends", "agent runs"),
-            (DriveFault::LostDataset(&timed_out), "timeout", "Execute Program", "holds the dataset", "network"),
+            (DriveFault::Lost(&lost), FaultKind::Lost, "connection refused", "tries to reconnect", "agent runs"),
+            (
+                DriveFault::LostDataset(&lost),
+                FaultKind::Lost,
+                "connection refused",
+                "for 60s the run ends",
+                "agent runs",
+            ),
+            (
+                DriveFault::LostDataset(&timed_out),
+                FaultKind::Timeout,
+                "Execute Program",
+                "holds the dataset",
+                "network",
+            ),
             (
                 DriveFault::Lost(&timed_out),
-                "timeout",
+                FaultKind::Timeout,
                 "Execute Program within 30s",
                 "tries to reconnect",
                 "`drive_timeout_s`",
             ),
-            (DriveFault::NotKept("no end".into()), "lost", "no end when", "connects to the drive again", "agent runs"),
-            (DriveFault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
+            (
+                DriveFault::NotKept("no end".into()),
+                FaultKind::Lost,
+                "no end when",
+                "connects to the drive again",
+                "agent runs",
+            ),
+            (
+                DriveFault::Away(&away),
+                FaultKind::Lost,
+                "connection refused",
+                "begins without the drive",
+                "can be reached",
+            ),
             (
                 DriveFault::FewerSlots { now: 2, before: 4 },
-                "refused",
+                FaultKind::Refused,
                 "2 result slots",
                 "continues without",
                 "--slots 4",
             ),
-            (DriveFault::Refused(&refused), "refused", "another dataset", "continues without", "new run"),
-            (DriveFault::Useless(3), "refused", "3 connections", "continues without", "network"),
-            (DriveFault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
-            (DriveFault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tries again", "build it"),
-            (DriveFault::AgentGivenUp(10), "refused", "10 times without success", "continues without", "RUST_LOG"),
+            (DriveFault::Refused(&refused), FaultKind::Refused, "another dataset", "continues without", "new run"),
+            (DriveFault::Useless(3), FaultKind::Refused, "3 connections", "continues without", "network"),
+            (DriveFault::AgentRestarted, FaultKind::Restart, "had ended or hung", "started again", "log"),
+            (DriveFault::AgentFails(&AgentError::NotFound), FaultKind::Start, "ddlp-device", "tries again", "build it"),
+            (
+                DriveFault::AgentGivenUp(10),
+                FaultKind::Refused,
+                "10 times without success",
+                "continues without",
+                "RUST_LOG",
+            ),
         ];
         for (fault, kind, happened, done, helps) in &table {
             let text = fault.to_string();
@@ -240,7 +279,8 @@ mod tests {
             for part in [happened, done, helps] {
                 assert!(text.contains(part), "{part}: {text}");
             }
-            let batch = matches!(kind, &"status" | &"damaged" | &"memory" | &"slow");
+            use FaultKind::{Damaged, Memory, Slow, Status as Refusal};
+            let batch = matches!(kind, Refusal | Damaged | Memory | Slow);
             assert_eq!(text.contains("epoch 1 batch 7"), batch, "{text}");
         }
     }

@@ -19,6 +19,7 @@ use super::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
 use super::usage::AgentUsage;
 use crate::delivery::SlotTable;
 use crate::engine::{Engine, GivenUp};
+use crate::report::FaultKind;
 use crate::schedule::{HeldResults, ProngId};
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::request::BatchRequest;
@@ -103,7 +104,7 @@ impl DriveProng {
                 prong,
                 &[],
                 HeldResults::Lost,
-                "defect",
+                FaultKind::Defect,
                 "its thread panicked: this is a defect of this program".into(),
             );
             return None;

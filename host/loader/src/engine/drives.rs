@@ -2,6 +2,7 @@
 
 use super::{Engine, GivenUp};
 use crate::error::{DriveError, LoaderError};
+use crate::report::FaultKind;
 use crate::schedule::{BatchId, HeldResults, ProngId};
 
 impl Engine {
@@ -26,7 +27,7 @@ impl Engine {
         let mut core = self.lock();
         for &id in ids {
             if core.schedule.is_wanted(prong, id) {
-                core.give_up(prong, id, GivenUp::Failed { kind: "defect", what: what.into() });
+                core.give_up(prong, id, GivenUp::Failed { kind: FaultKind::Defect, what: what.into() });
             }
         }
         drop(core);
@@ -35,7 +36,7 @@ impl Engine {
 
     /// Records the loss of a drive and of its batches in work (`flights`). `held` says whether its finished batches are
     /// lost too.
-    pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: &'static str, what: String) {
+    pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: FaultKind, what: String) {
         let mut core = self.lock();
         for &id in flights {
             core.recorder.released(prong, id, false);
@@ -51,7 +52,7 @@ impl Engine {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
         if let Some(what) = what {
-            core.recorder.fault(prong, None, "rejoined", what.into());
+            core.recorder.fault(prong, None, FaultKind::Rejoined, what.into());
         }
     }
 
@@ -75,7 +76,7 @@ impl Engine {
     }
 
     /// Records a fault that does not change the schedule.
-    pub fn fault(&self, prong: ProngId, kind: &'static str, what: String) {
+    pub fn fault(&self, prong: ProngId, kind: FaultKind, what: String) {
         self.lock().recorder.fault(prong, None, kind, what);
     }
 }

@@ -19,7 +19,9 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             let (index, draw) = (stored_at(&*task.dataset, ticket.sample_id), context.draw(ticket.sample_id));
             SampleToFetch { index, draw, fetched: std::mem::take(fetched) }
         }));
-        fetcher.fetch(&*task.dataset, &mut samples);
+        if let Err(error) = fetcher.fetch(&*task.dataset, &mut samples) {
+            tracing::debug!(%error, "samples are not fetched ahead: the threads that prepare them read them");
+        }
         for ((_, fetched), sample) in group.iter_mut().zip(samples.drain(..)) {
             *fetched = sample.fetched;
         }

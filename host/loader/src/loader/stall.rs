@@ -3,6 +3,7 @@
 use super::Loader;
 use crate::cpu::{Activity, Desk, Doing};
 use crate::engine::{Core, KeptPlaces};
+use crate::report::FaultKind;
 use crate::schedule::CPU;
 use ddlp_csd::prepare;
 use ddlp_dataset::Dataset;
@@ -43,7 +44,7 @@ impl Loader {
             what += "; a drive has no free result slot: a batch in shared memory keeps its slot until the consumer \
                      drops it";
         }
-        core.recorder.fault(CPU, None, "stall", what);
+        core.recorder.fault(CPU, None, FaultKind::Stall, what);
     }
 }
 
@@ -70,5 +71,5 @@ pub(super) fn name_kept(core: &mut Core, kept: &KeptPlaces) {
     if !tracing::dispatcher::has_been_set() {
         eprintln!("ddlp: {what}");
     }
-    core.recorder.fault(CPU, None, "kept", what);
+    core.recorder.fault(CPU, None, FaultKind::Kept, what);
 }

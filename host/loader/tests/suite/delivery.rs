@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{SAMPLES, cifar, images, loader};
+use ddlp_host::report::FaultKind;
 use ddlp_host::{
     BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, LoaderError,
     LoaderErrorKind, OnReady, Strategy,
@@ -265,8 +266,8 @@ fn a_consumer_that_waits_for_the_target_is_not_told_that_it_keeps_batches() {
     });
     assert_eq!(loader.by_ref().count(), SAMPLES / 8);
     opener.join().unwrap();
-    let kinds: Vec<&str> = loader.report().faults.iter().map(|fault| fault.kind).collect();
-    assert!(kinds.contains(&"stall") && !kinds.contains(&"kept"), "{kinds:?}");
+    let kinds: Vec<FaultKind> = loader.report().faults.iter().map(|fault| fault.kind).collect();
+    assert!(kinds.contains(&FaultKind::Stall) && !kinds.contains(&FaultKind::Kept), "{kinds:?}");
 }
 
 #[test]

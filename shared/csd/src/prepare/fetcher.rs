@@ -2,7 +2,7 @@
 
 use super::{BytesRead, compiled};
 use crate::program::Program;
-use ddlp_dataset::{Dataset, SampleReader, SampleToFetch};
+use ddlp_dataset::{Dataset, ReadError, SampleReader, SampleToFetch};
 use ddlp_pixels::{CompiledPipeline, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,14 +24,19 @@ impl SampleFetcher {
     }
 
     /// Reads what preparing these samples needs, with a read of each in flight. Leaves a sample empty if that fails for
-    /// any reason, even a panic: the preparer then reads the sample itself, and finds the reason.
-    pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) {
+    /// any reason, even a panic: the preparer then reads the sample itself, and judges the failure.
+    ///
+    /// # Errors
+    ///
+    /// The error of a read. Some samples or all of them are empty then.
+    pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) -> Result<(), ReadError> {
         let Self { pipeline, limits, reader } = self;
         let read = || reader.fetch(dataset, *limits, pipeline, samples);
-        if catch_unwind(AssertUnwindSafe(read)).is_err() {
+        catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
             self.reader.forget();
             samples.iter_mut().for_each(|sample| sample.fetched.clear());
-        }
+            Ok(())
+        })
     }
 
     /// Returns the bytes that were read from the dataset since the last call.

@@ -209,17 +209,18 @@ impl Dataset for Pack {
         start..start + RECORD_BYTES as u64
     }
 
-    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> bool {
+    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         let Some(blocks) = self.index.file.blocks() else {
-            return reads.iter_mut().all(|read| {
-                self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone()).is_ok()
+            return reads.iter_mut().try_for_each(|read| {
+                self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone())
             });
         };
+        let first = reads.first().map_or(0, |read| read.index);
         let mut of_blocks = Vec::with_capacity(reads.len());
         for ExtentRead { offset, memory, place, .. } in reads {
             of_blocks.push(BlocksRead { offset: *offset, memory, place: place.clone() });
         }
-        blocks.read_many(&mut of_blocks).is_ok()
+        blocks.read_many(&mut of_blocks).map_err(|source| self.unread(first, source))
     }
 
     fn fetch_depth(&self) -> FetchDepth {

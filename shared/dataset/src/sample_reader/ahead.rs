@@ -97,7 +97,11 @@ impl SampleReader {
     /// Reads what rendering these samples needs, in rounds: most samples need one or two. All reads of a round are made
     /// at the same time. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
     /// they are of several samples. Leaves a sample empty if it lies in memory, if its pixels are large, or if a part
-    /// of it is damaged, and maybe all of them if one cannot be read: [`prepare`](Self::prepare) does everything then.
+    /// of it is damaged: [`prepare`](Self::prepare) does everything then.
+    ///
+    /// # Errors
+    ///
+    /// The error of a read. Some samples or all of them are empty then.
     ///
     /// [`FetchDepth::join_gap`]: crate::FetchDepth::join_gap
     pub fn fetch(
@@ -106,33 +110,39 @@ impl SampleReader {
         limits: Limits,
         pipeline: &CompiledPipeline,
         samples: &mut [SampleToFetch],
-    ) {
+    ) -> Result<(), ReadError> {
         let Self { plan: memory, read: count, round, .. } = self;
+        let mut fetched = Ok(());
         samples.iter_mut().for_each(|sample| sample.fetched.clear());
-        for SampleToFetch { index, draw, fetched } in &mut *samples {
+        for SampleToFetch { index, draw, fetched: sample } in &mut *samples {
             if dataset.in_memory(*index).is_some() {
                 continue;
             }
             let header = match (StoredAt { dataset, index: *index }).header(count) {
                 Ok(header) => header,
                 Err(ReadError::Corrupt(_)) => continue,
-                // The source has already waited: do not wait again for each sample.
-                Err(ReadError::Unavailable(_)) => break,
+                Err(error) => {
+                    // The source has already waited: do not wait again for each sample.
+                    fetched = Err(error);
+                    break;
+                }
             };
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
-            let is_planned = first_reads(&header, limits, plan, &mut fetched.reads).is_ok();
+            let is_planned = first_reads(&header, limits, plan, &mut sample.reads).is_ok();
             if is_planned {
-                fetched.read_next(header);
+                sample.read_next(header);
             }
         }
         while round.plan(samples, dataset.fetch_depth().join_gap) {
-            if !round.read(dataset, samples, count) {
+            if let Err(error) = round.read(dataset, samples, count) {
                 samples.iter_mut().for_each(|sample| sample.fetched.pending = None);
+                fetched = Err(error);
             }
-            for SampleToFetch { draw, fetched, .. } in &mut *samples {
-                fetched.has_read(&mut SamplePlan::crop(pipeline, *draw, memory));
+            for SampleToFetch { draw, fetched: sample, .. } in &mut *samples {
+                sample.has_read(&mut SamplePlan::crop(pipeline, *draw, memory));
             }
         }
         round.clear();
+        fetched
     }
 }

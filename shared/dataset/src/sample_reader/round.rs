@@ -5,7 +5,7 @@ use super::KEPT_BYTES;
 use super::ahead::SampleToFetch;
 use super::bytes::{BytesRead, ROOM_BYTES};
 use crate::extent::resize;
-use crate::{Dataset, Header};
+use crate::{Dataset, Header, ReadError, Unavailable};
 use std::mem;
 use std::ops::Range;
 
@@ -127,13 +127,26 @@ impl Round {
         }
     }
 
-    /// Makes the planned reads, all at the same time, and counts them. Returns false if one of them failed.
-    pub(super) fn read(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch], count: &mut BytesRead) -> bool {
+    /// Makes the planned reads, all at the same time, and counts them.
+    ///
+    /// # Errors
+    ///
+    /// The error of a read that failed, or memory that the system refuses.
+    pub(super) fn read(
+        &mut self,
+        dataset: &dyn Dataset,
+        samples: &mut [SampleToFetch],
+        count: &mut BytesRead,
+    ) -> Result<(), ReadError> {
         let Self { pieces, reads, shared, .. } = self;
         let copied = || reads.iter().filter(|read| !read.is_direct);
         let shared_bytes = copied().map(|read| read.bytes() + 2 * ROOM_BYTES).sum();
-        if shared.len() < shared_bytes && resize(shared, shared_bytes).is_err() {
-            return false;
+        if shared.len() < shared_bytes
+            && let Err(error) = resize(shared, shared_bytes)
+        {
+            let index = samples[pieces[0].sample].index;
+            let (name, location, problem) = (dataset.name(index), dataset.location(index), error.to_string());
+            return Err(Unavailable::NoMemory { name, location, problem }.into());
         }
         let mut of_samples = Vec::with_capacity(samples.len());
         of_samples.extend(samples.iter_mut().map(|SampleToFetch { index, fetched, .. }| {
@@ -152,12 +165,10 @@ impl Round {
                     (memory, ROOM_BYTES..ROOM_BYTES + read.bytes())
                 }
             };
-            let Some(header) = *header else { return false };
+            let header = header.expect("a sample with a piece is pending");
             made.push(ExtentRead { index: *index, header, offset: read.extent.start, memory, place });
         }
-        if !dataset.read_many(&mut made) {
-            return false;
-        }
+        dataset.read_many(&mut made)?;
         let mut at = 0;
         for read in copied() {
             let bytes = &shared[at + ROOM_BYTES..at + ROOM_BYTES + read.bytes()];
@@ -169,7 +180,7 @@ impl Round {
             }
         }
         reads.iter().for_each(|read| count.count_read(&read.extent, read.bytes_of_pieces));
-        true
+        Ok(())
     }
 
     /// Frees memory that is unusually large.

@@ -1,5 +1,5 @@
 use super::*;
-use ddlp_host::report::{CorruptReport, EpochReport, FaultReport};
+use ddlp_host::report::{CorruptReport, EpochReport, FaultKind, FaultReport};
 
 #[test]
 fn the_summary_names_what_matters_and_no_more_than_a_few() {
@@ -64,8 +64,8 @@ fn recoveries_do_not_count_as_faults_and_slots_are_listed_beside_the_memory() {
         peak_memory_mb: 0.68,
         slot_memory_mb: 617.0,
         faults: vec![
-            fault("lost", format!("no connection to {at}: reset")),
-            fault("rejoined", "the drive works again".into()),
+            fault(FaultKind::Lost, format!("no connection to {at}: reset")),
+            fault(FaultKind::Rejoined, "the drive works again".into()),
         ],
         prongs: vec![ProngReport { images: 10, prepared: 500, ..ProngReport::default() }],
         ..Report::default()

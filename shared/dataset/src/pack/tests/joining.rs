@@ -75,7 +75,7 @@ fn fetch(drive: &Drive, pack: &Pack, indices: &[u64]) -> ([usize; 2], [BytesRead
     let to_fetch = |&index| SampleToFetch { index, draw: draw(index), fetched: FetchedSample::default() };
     let mut samples: Vec<SampleToFetch> = indices.iter().map(to_fetch).collect();
     drive.take_reads();
-    reader.fetch(pack, Limits::default(), &pipeline, &mut samples);
+    reader.fetch(pack, Limits::default(), &pipeline, &mut samples).unwrap();
     let (together, read_together) = (drive.take_reads(), reader.take_read());
     for SampleToFetch { index, draw, fetched } in &samples {
         let drawn = Drawn { pipeline: &pipeline, draw: *draw };

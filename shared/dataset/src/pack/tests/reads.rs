@@ -181,7 +181,7 @@ fn one_thread_fetches_and_another_one_renders() {
         let fetch = |fetched: FetchedSample| {
             let (index, draw) = (0, Draw::default());
             let mut samples = [SampleToFetch { index, draw, fetched }];
-            SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples);
+            SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples).unwrap();
             let [SampleToFetch { fetched, .. }] = samples;
             fetched
         };
@@ -213,7 +213,7 @@ fn large_pixels_are_left_to_the_thread_that_renders_them() {
         let fetched = FetchedSample::default();
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
         recorded.take();
-        SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples);
+        SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples).unwrap();
         assert_eq!(!recorded.take().is_empty(), is_fetched);
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
         let mut out = vec![0; pipeline.output().bytes()];
