@@ -34,8 +34,7 @@ impl AheadBounds {
     }
 }
 
-/// Returns the bytes of memory that the stage may take for a dataset, unless single samples are very large; 0 if the
-/// dataset needs no fetch stage.
+/// Returns the bytes of memory that the stage may take for a dataset; 0 if the dataset needs no fetch stage.
 pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
     if dataset.fetch_depth().threads > 0 { BOUNDS_MAX * AHEAD_BYTES } else { 0 }
 }

@@ -59,24 +59,17 @@ impl FetchedSample {
         &self.memory[ROOM_BYTES..ROOM_BYTES + self.filled]
     }
 
-    /// Makes room in memory for the extents to read next. Gives up the sample if memory is refused, or if there is
-    /// nothing to read.
+    /// Makes room in memory for the extents to read next. Gives up the sample if there is nothing to read, if memory is
+    /// refused, or if the sample is large: as many as are fetched together could take any amount of memory, and large
+    /// pixels take turns, from their read until they are rendered.
     pub(super) fn make_room(&mut self) {
-        let end = usize::try_from(self.reads.bytes()).ok().and_then(|more| {
-            let end = (2 * ROOM_BYTES + self.filled).checked_add(more);
-            end.filter(|_| more > 0)
-        });
+        let (more, all) = (self.reads.bytes(), (self.filled as u64).saturating_add(self.reads.bytes()));
+        let is_small = more > 0 && !is_large(all);
         // Never shortened: each byte of the memory is zeroed once.
-        let has_room = end.is_some_and(|end| self.memory.len() >= end || resize(&mut self.memory, end).is_ok());
-        if !has_room {
+        let mut has_room = |end| self.memory.len() >= end || resize(&mut self.memory, end).is_ok();
+        if !(is_small && has_room(2 * ROOM_BYTES + all as usize)) {
             self.pending = None;
         }
-    }
-
-    /// Has the extents read, unless they are large pixels, which take turns from their read until they are rendered.
-    fn read_next(&mut self, header: Header) {
-        let may_read = header.form.is_file() || !is_large(self.reads.bytes());
-        self.pending = may_read.then_some(header);
     }
 
     /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be.
@@ -87,7 +80,7 @@ impl FetchedSample {
         reads.clear();
         match header.form.next(&header, &memory[ROOM_BYTES..ROOM_BYTES + *filled], plan, notes, reads) {
             Ok(Next::Render) => self.header = Some(header),
-            Ok(Next::Read) => self.read_next(header),
+            Ok(Next::Read) => self.pending = Some(header),
             Ok(Next::ReadFile) | Err(_) => {}
         }
     }
@@ -96,8 +89,8 @@ impl FetchedSample {
 impl SampleReader {
     /// Reads what rendering these samples needs, in rounds: most samples need one or two. All reads of a round are made
     /// at the same time. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
-    /// they are of several samples. Leaves a sample empty if it lies in memory, if its pixels are large, or if a part
-    /// of it is damaged: [`prepare`](Self::prepare) does everything then.
+    /// they are of several samples. Leaves a sample empty if it lies in memory, if the bytes to read are many, or if a
+    /// part of it is damaged: [`prepare`](Self::prepare) does everything then.
     ///
     /// # Errors
     ///
@@ -130,7 +123,7 @@ impl SampleReader {
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
             let is_planned = first_reads(&header, limits, plan, &mut sample.reads).is_ok();
             if is_planned {
-                sample.read_next(header);
+                sample.pending = Some(header);
             }
         }
         while round.plan(samples, dataset.fetch_depth().join_gap) {

@@ -63,13 +63,16 @@ impl Blocks for Recorded {
 
 /// Returns a pack of one photograph in this form.
 fn packed(bench: &Bench, form: StoredForm) -> (Recorded, Pack) {
-    packed_of(bench, form, (331, 243))
+    let (width, height) = (331, 243);
+    let file = jpeg(&synthetic::photo(width, height, 5), width, height, &JpegOptions::default()).unwrap();
+    packed_file(bench, form, "0000.jpg", &file)
 }
 
-/// Returns a pack of one photograph of this size in this form.
-fn packed_of(bench: &Bench, form: StoredForm, (width, height): (u32, u32)) -> (Recorded, Pack) {
-    let file = jpeg(&synthetic::photo(width, height, 5), width, height, &JpegOptions::default()).unwrap();
-    fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();
+/// Returns a pack of one file in this form.
+fn packed_file(bench: &Bench, form: StoredForm, name: &str, file: &[u8]) -> (Recorded, Pack) {
+    fs::remove_dir_all(bench.path("source/class0")).unwrap();
+    fs::create_dir(bench.path("source/class0")).unwrap();
+    fs::write(bench.path("source/class0").join(name), file).unwrap();
     let (source, out) = (open(&bench.path("source")).unwrap(), bench.path("out.ddlp"));
     let options = PackOptions { format: PackFormat::of(form), overwrite: true, ..PackOptions::default() };
     quietly(&*source, &out, &options).unwrap();
@@ -203,23 +206,63 @@ fn one_thread_fetches_and_another_one_renders() {
     }
 }
 
+/// As many samples as are in flight would otherwise take any amount of memory.
 #[test]
-fn large_pixels_are_left_to_the_thread_that_renders_them() {
+fn samples_of_many_bytes_are_left_to_the_thread_that_renders_them() {
     let bench = Bench::new(1, 1);
-    let (side, limits) = (1300, Limits::default());
-    let (recorded, pack) = packed_of(&bench, StoredForm::Raw, (side, side));
-    for (size, is_fetched) in [(40, true), (side, false)] {
+    let side = 1300;
+    let [pixels, noise] = [synthetic::photo(side, side, 5), noise(2 * side, side)];
+    let file = jpeg(&pixels, side, side, &JpegOptions::default()).unwrap();
+    let (recorded, pack) = packed_file(&bench, StoredForm::Raw, "0000.jpg", &file);
+    assert_large_crops_are_left(&recorded, &pack, &[(40, true), (side, false)]);
+    let file = jpeg(&noise, 2 * side, side, &JpegOptions { quality: 100, ..JpegOptions::default() }).unwrap();
+    assert!(file.len() > 4 << 20, "{} bytes", file.len());
+    let (recorded, pack) = packed_file(&bench, StoredForm::Rows, "0000.jpg", &file);
+    assert_large_crops_are_left(&recorded, &pack, &[(40, true), (side, false)]);
+    let (recorded, pack) = packed_file(&bench, StoredForm::Kept, "0000.jpg", &file);
+    assert_large_crops_are_left(&recorded, &pack, &[(40, false)]);
+    let (recorded, pack) = packed_file(&bench, StoredForm::Kept, "0000.bmp", &bmp(&pixels, side));
+    assert_large_crops_are_left(&recorded, &pack, &[(40, false)]);
+}
+
+/// Checks which centre crops of these sizes are fetched.
+fn assert_large_crops_are_left(recorded: &Recorded, pack: &Pack, sizes: &[(u32, bool)]) {
+    let limits = Limits::default();
+    for &(size, is_fetched) in sizes {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(size).into()])).unwrap();
         let fetched = FetchedSample::default();
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
         recorded.take();
-        SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples).unwrap();
-        assert_eq!(!recorded.take().is_empty(), is_fetched);
+        SampleReader::default().fetch(pack, limits, &pipeline, &mut samples).unwrap();
+        let read: u64 = recorded.take().iter().map(|extent| extent.end - extent.start).sum();
+        assert!(read < 4 << 20, "{read} bytes of a crop of {size}");
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
         let mut out = vec![0; pipeline.output().bytes()];
         let rendered = SampleReader::default().render(&samples[0].fetched, &mut Preparer::new(limits), drawn, &mut out);
-        assert_eq!(rendered.is_some(), is_fetched);
+        assert_eq!(rendered.is_some(), is_fetched, "a crop of {size}");
     }
+}
+
+/// Returns pixels that no codec makes small.
+fn noise(width: u32, height: u32) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..3 * width * height).map(|_| next()).collect()
+}
+
+/// Returns a square image of RGB as a BMP file. The order of the colours and of the rows is wrong, which does not
+/// matter here.
+fn bmp(pixels: &[u8], side: u32) -> Vec<u8> {
+    assert_eq!(side % 4, 0, "rows without padding");
+    let mut file = b"BM".to_vec();
+    for field in [54 + pixels.len() as u32, 0, 54, 40, side, side, 1 | 24 << 16, 0, pixels.len() as u32, 0, 0, 0, 0] {
+        file.extend(field.to_le_bytes());
+    }
+    file.extend(pixels);
+    file
 }
 
 #[test]
