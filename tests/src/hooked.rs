@@ -2,7 +2,7 @@
 
 use ddlp_dataset::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
-    Stored, Unavailable,
+    Silence, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use std::fs::Metadata;
@@ -127,6 +127,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn left_out_names(&self) -> &[String] {
         self.dataset.left_out_names()
+    }
+
+    fn silence(&self) -> Silence {
+        self.dataset.silence()
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {

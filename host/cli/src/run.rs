@@ -2,6 +2,7 @@
 //!
 //! - [`args`]: the command line; [`options`]: the loader's options that it asks for; [`drives`]: the drives.
 //! - [`failure`]: the message about a sample that ends the run.
+//! - [`starting`]: what the command says while it waits for the drive that holds the dataset.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
 //! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
 
@@ -12,6 +13,7 @@ mod live;
 mod options;
 mod products;
 mod saving;
+mod starting;
 mod summary;
 
 pub use args::{RunArgs, parse_throttle};
@@ -30,6 +32,7 @@ use nix::unistd::{Pid, getppid};
 use options::Before;
 use products::Written;
 use saving::Saving;
+use starting::Starting;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -79,10 +82,13 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if finished.is_some() && options.strategy != Strategy::Csd {
         options.drives = Some(Vec::new());
     }
+    let drive = ddlp_host::drive_address(&args.dataset).filter(|_| !args.quiet);
+    let starting = drive.map(Starting::watch);
     let dataset = ddlp_host::open_dataset(&args.dataset, &options.host()?).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
     let given = Given { dataset: Arc::clone(&dataset), pipeline: options.pipeline.clone(), seed: options.seed };
     let mut loader = build(args, options, dataset)?;
+    drop(starting);
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));

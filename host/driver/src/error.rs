@@ -83,6 +83,14 @@ impl DriverError {
         matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
 
+    /// Returns the reason of a loss without the words around it; of any other error, its text.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Lost { reason, .. } => reason.clone(),
+            error => error.to_string(),
+        }
+    }
+
     /// Returns whether the controller answered with this status.
     pub fn is_status(&self, status: Status) -> bool {
         matches!(self, Self::Status { code, .. } if Status(*code).same_code(status))

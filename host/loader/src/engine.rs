@@ -7,6 +7,7 @@
 //!
 //! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
 //! - `fetching`: the fetch stage, if the dataset's reads have latency.
+//! - `silence`: what the run records when the drive that holds the dataset does not answer.
 //! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
 //! - `consumer`: delivery of batches, and records of their samples. `drives`: what drives report of themselves.
 
@@ -16,11 +17,13 @@ mod consumer;
 mod drives;
 mod fetching;
 mod job;
+mod silence;
 
 pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
 use consumer::LookedUp;
 pub(crate) use job::{CpuJob, CpuWork};
+use silence::SilenceRecord;
 
 use crate::announcing::Announced;
 use crate::batch::{BatchField, FieldMemory};
@@ -148,6 +151,8 @@ pub(crate) struct Core {
     doubts: HashMap<BatchId, Doubt>,
     /// For each drive, the number of refuted verdicts that its thread has not taken yet.
     refuted: HashMap<ProngId, u32>,
+    /// What was recorded of the silence of the drive that holds the dataset.
+    pub silence: SilenceRecord,
 }
 
 /// State shared by consumer, CPU threads and drive threads.
@@ -265,8 +270,10 @@ impl Engine {
         let mut recorder = mem::replace(&mut core.recorder, unused);
         recorder.restart();
         let (failure, mut plan) = (core.failure.take(), mem::take(&mut core.plan));
+        let silence = mem::take(&mut core.silence);
         plan.moved();
-        let old = mem::replace(&mut *core, Core { failure, plan, ..Core::new(&self.task, schedule, recorder) });
+        let new = Core { failure, plan, silence, ..Core::new(&self.task, schedule, recorder) };
+        let old = mem::replace(&mut *core, new);
         self.keeps_drives.store(false, Ordering::Release);
         drop(core);
         // Finished batches give their buffers and slots back without the lock.
@@ -275,7 +282,12 @@ impl Engine {
 
     /// Records that a prong's processor is done with a batch. Returns false when another prong was first.
     pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
-        let used = self.lock().executed(prong, id);
+        let mut core = self.lock();
+        if prong == CPU {
+            self.watch_silence(&mut core);
+        }
+        let used = core.executed(prong, id);
+        drop(core);
         // Another prong may have to stop, or has less to wait for.
         self.wake_cpu();
         used
@@ -389,6 +401,7 @@ impl Core {
             failure: None,
             doubts: HashMap::new(),
             refuted: HashMap::new(),
+            silence: SilenceRecord::default(),
         }
     }
 

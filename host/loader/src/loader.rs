@@ -276,7 +276,10 @@ impl Loader {
                         self.engine.delivered(&batch);
                         Waited::Batch(batch)
                     }
-                    Err(error) => Waited::Ended(Some(error)),
+                    Err(error) => {
+                        self.engine.lock().recorder.failed(asked_s);
+                        Waited::Ended(Some(error))
+                    }
                 };
             }
             if core.schedule.is_done() {
@@ -286,6 +289,7 @@ impl Loader {
                 // A finished batch may have to make way for the one that the consumer waits for.
                 self.engine.wake_cpu();
             }
+            let silent = self.engine.watch_silence(&mut core);
             let waited = asked.waited + begun.elapsed();
             if !self.has_named_kept
                 && waited >= self.stall_after.min(KEPT_AFTER)
@@ -298,7 +302,10 @@ impl Loader {
                 asked.warned_at = waited;
                 // Naming a sample may read from the disk that causes the stall.
                 drop(core);
-                let cpu = self.describe_cpu();
+                let cpu = match silent {
+                    Some(silent) => format!("the CPU waits for its dataset: {silent}"),
+                    None => self.describe_cpu(),
+                };
                 core = self.engine.lock();
                 self.name_stall(&mut core, &cpu, asked.waited + begun.elapsed());
             }

@@ -26,7 +26,7 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
     };
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
-    let blocks = DriveBlocks::open(endpoint).map_err(refused)?;
+    let blocks = DriveBlocks::open(endpoint, address).map_err(refused)?;
     match Pack::from_blocks(Box::new(blocks), place) {
         Ok(pack) => Ok(Arc::new(pack)),
         Err(FormatError::NotAPack { .. }) => Err(refused(

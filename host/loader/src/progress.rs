@@ -44,6 +44,10 @@ pub struct Progress {
     pub images: u64,
     /// Seconds since the first batch was asked for.
     pub elapsed_s: f64,
+    /// Seconds of these in which the drive that holds the dataset did not answer.
+    pub silent_s: f64,
+    /// The drive that holds the dataset, and how long it has not answered, in words; `None` if it answers.
+    pub silence: Option<String>,
     /// One entry per prong.
     pub prongs: Vec<ProngProgress>,
     /// Finished batches that wait for their delivery.
@@ -100,6 +104,7 @@ impl ProgressHandle {
 
     /// Returns the progress of the run now.
     pub fn snapshot(&self) -> Progress {
+        let silence = self.engine.task.dataset.silence();
         let core = self.engine.lock();
         let epoch = core.schedule.progress();
         let prongs = core.recorder.prongs().into_iter().enumerate().map(|(prong, report)| ProngProgress {
@@ -119,6 +124,8 @@ impl ProgressHandle {
             tail: epoch.tail,
             images: core.recorder.images(),
             elapsed_s: core.recorder.now(),
+            silent_s: silence.total.as_secs_f64(),
+            silence: silence.now.map(|silent| silent.to_string()),
             prongs: prongs.collect(),
             ready: core.ready.len(),
             free_buffers: self.engine.target.free(),

@@ -101,6 +101,13 @@ impl Recorder {
         record.working.insert(id, now);
     }
 
+    /// Leaves a time that has just passed out of the prong's busy time.
+    pub fn leave_out(&mut self, prong: ProngId, seconds: f64) {
+        let now = self.now();
+        let record = &mut self.prongs[prong];
+        record.busy_since = (record.busy_since + seconds).min(now);
+    }
+
     /// Records that the prong's processor is done with the batch, or gave it up.
     pub fn released(&mut self, prong: ProngId, id: BatchId, used: bool) {
         let now = self.now();
@@ -149,6 +156,12 @@ impl Recorder {
         });
         self.count_in_epoch(prong, id, images, asked_s, met);
         self.tick();
+    }
+
+    /// Records that the run failed while the consumer waited for a batch.
+    pub fn failed(&mut self, asked_s: f64) {
+        self.end_s = self.now();
+        self.report.consumer_wait_s += self.end_s - asked_s;
     }
 
     fn count_in_epoch(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {

@@ -31,7 +31,7 @@ pub struct Report {
     pub batches: u64,
     /// Time before the first request: opening the dataset, starting or reaching the drives, allocating result slots.
     pub setup_s: f64,
-    /// Time from the first request to the last delivery.
+    /// Time from the first request to the last delivery, or to the error that ended the run.
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_s: f64,

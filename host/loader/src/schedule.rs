@@ -245,6 +245,12 @@ impl Schedule {
         self.turn_round();
     }
 
+    /// Records that the prong had to wait during the batches that it has begun, for something that its own speed does
+    /// not change: their times do not show its rate.
+    pub fn disturbed(&mut self, prong: ProngId) {
+        self.prongs[prong].disturb();
+    }
+
     /// Records that the prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`]
     /// follows). Returns whether the batch is wanted.
     pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> ResultUse {

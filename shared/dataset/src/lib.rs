@@ -37,6 +37,7 @@ mod sample;
 mod sample_reader;
 #[cfg(test)]
 mod samples;
+mod silence;
 mod sources;
 mod stamp;
 
@@ -53,6 +54,7 @@ pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 pub use sample_reader::{
     BytesRead, Drawn, ExtentRead, FetchedSample, SampleError, SampleReader, SampleToFetch, StageTimes, StoredAt,
 };
+pub use silence::{Silence, SilenceWatch, Silent};
 pub use sources::*;
 
 use ddlp_pixels::Source;
@@ -234,6 +236,11 @@ pub trait Dataset: Send + Sync {
 
     /// Fails all reads that wait for a drive, so that their threads can end.
     fn interrupt(&self) {}
+
+    /// Returns how long reads have waited for a drive that did not answer. Does not wait itself.
+    fn silence(&self) -> Silence {
+        Silence::default()
+    }
 
     /// Returns the digest by which host and drive find out whether they have the same dataset.
     fn identity(&self) -> Identity;

@@ -11,7 +11,7 @@
 use crate::forms::StoredForm;
 use crate::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
-    Stored, Unavailable,
+    Silence, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
@@ -276,6 +276,10 @@ impl Dataset for Resident {
 
     fn interrupt(&self) {
         self.dataset.interrupt();
+    }
+
+    fn silence(&self) -> Silence {
+        self.dataset.silence()
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {

@@ -98,12 +98,14 @@ impl Course {
         (delivered(&self.now) as f64 / self.all().max(1) as f64).min(1.0)
     }
 
-    /// Returns the seconds until the end of the last epoch, at the mean speed of delivery so far.
+    /// Returns the seconds until the end of the last epoch, at the mean speed of delivery so far. The time for which a
+    /// drive that holds the dataset was silent says nothing about that speed.
     fn left_s(&self) -> Option<f64> {
         let done = delivered(&self.now);
         let here = done.saturating_sub(self.before);
         let left = self.all().saturating_sub(done) as f64;
-        (here > 0 && self.now.elapsed_s > 0.2).then(|| left * self.now.elapsed_s / here as f64)
+        let worked_s = self.now.elapsed_s - self.now.silent_s;
+        (here > 0 && worked_s > 0.2).then(|| left * worked_s / here as f64)
     }
 }
 
@@ -127,7 +129,11 @@ impl LiveDrawing {
     fn show(&mut self, course: &Course) {
         let columns = usize::from(self.terminal.size().1).saturating_sub(1);
         let bar = fit(&bar_line(course, columns), columns);
-        let prongs = fit(&prong_line(&course.now, columns), columns);
+        let prongs = match &course.now.silence {
+            Some(silence) => format!("  {}", silence_text(silence)),
+            None => prong_line(&course.now, columns),
+        };
+        let prongs = fit(&prongs, columns);
         let back = if self.is_there { UP } else { "" };
         self.is_there = true;
         // If this cannot be written, nobody can see it.
@@ -170,7 +176,8 @@ fn colours() -> [Style; 2] {
 fn bar_line(course: &Course, columns: usize) -> String {
     let now = &course.now;
     let epoch = text::epoch_of(now.epoch, now.epochs).map(|epoch| epoch + "  ").unwrap_or_default();
-    let rate = if now.elapsed_s > 0.0 { now.images as f64 / now.elapsed_s } else { 0.0 };
+    let worked_s = now.elapsed_s - now.silent_s;
+    let rate = if worked_s > 0.0 { now.images as f64 / worked_s } else { 0.0 };
     let tail = format!("{:>4} delivered, {}{}", text::percent(course.share()), text::rate(rate), left_text(course));
     let width = columns.saturating_sub(epoch.len() + tail.chars().count().max(FIGURES_CHARS) + 2).clamp(10, 80);
     let (left, open, right) = cells(now.head.into(), now.tail.into(), now.batches.into(), width);
@@ -258,7 +265,17 @@ fn line(course: &Course) -> String {
     if !troubles.is_empty() {
         let _ = write!(line, ", {troubles}");
     }
-    line + &left_text(course)
+    match &now.silence {
+        Some(silence) => format!("{line}, {}", silence_text(silence)),
+        None => line + &left_text(course),
+    }
+}
+
+/// Says that the drive that holds the dataset does not answer, with the drive's name as that of a prong.
+fn silence_text(silence: &str) -> String {
+    let short = |word: &str| if word.starts_with("tcp://") { text::prong_name(word) } else { word.to_owned() };
+    let words: Vec<String> = silence.split(' ').map(short).collect();
+    format!("waits: {}", text::message(&words.join(" ")))
 }
 
 #[cfg(test)]

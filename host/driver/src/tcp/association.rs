@@ -59,7 +59,7 @@ impl TcpController {
         let addresses = link.resolve(&target.address, deadline, look_up)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // Close the sockets of an association that was not completed.
-        outcome.inspect_err(|error| link.fail(&error.to_string()))
+        outcome.inspect_err(|error| link.fail(&error.reason()))
     }
 
     fn establish(
@@ -160,7 +160,7 @@ impl TcpAssociation {
                 }
                 Ok((queue_id, exchange))
             });
-        made.inspect_err(|error| self.link.fail(&error.to_string()))
+        made.inspect_err(|error| self.link.fail(&error.reason()))
     }
 }
 

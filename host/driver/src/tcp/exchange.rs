@@ -178,7 +178,7 @@ impl Exchange {
     fn noted<T>(&self, outcome: Result<T, DriverError>) -> Result<T, DriverError> {
         outcome.inspect_err(|error| {
             if error.ends_association() {
-                self.link().fail(&error.to_string());
+                self.link().fail(&error.reason());
             }
         })
     }

@@ -104,6 +104,8 @@ impl Engine {
             return false;
         }
         let Some(Some(buffer)) = self.take_buffer(core, id) else { return false };
+        // A silence before the batch begins does not disturb it.
+        self.watch_silence(core);
         let now = core.recorder.now();
         core.schedule.begin(CPU, id, now);
         core.recorder.claimed(CPU, id);

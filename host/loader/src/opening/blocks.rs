@@ -8,18 +8,18 @@ mod path;
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
-use ddlp_dataset::FetchDepth;
 use ddlp_dataset::pack::{Blocks, BlocksRead};
+use ddlp_dataset::{FetchDepth, Silence, Silent};
 use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
 pub use path::LOST_MAX;
-use path::{DrivePath, Taken};
+use path::{DrivePath, Taken, Wait};
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for a small read, and for the commands that open an association.
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -40,6 +40,8 @@ thread_local! {
 /// The dataset namespace of a drive.
 pub(super) struct DriveBlocks {
     endpoint: Endpoint,
+    /// Address of the drive, for messages.
+    address: String,
     /// Bytes of one block.
     block_bytes: u32,
     path: Mutex<DrivePath>,
@@ -48,13 +50,14 @@ pub(super) struct DriveBlocks {
 }
 
 impl DriveBlocks {
-    /// Connects to a drive. The error says what to do.
-    pub fn open(endpoint: Endpoint) -> Result<Self, DriveError> {
+    /// Connects to a drive, which messages call `address`. The error says what to do.
+    pub fn open(endpoint: Endpoint, address: &str) -> Result<Self, DriveError> {
         let said = |error| endpoint.unusable(LinkError::Driver(error), "");
         let controller = endpoint.connect(|_| ()).map_err(said)?;
         let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
         let path = Mutex::new(DrivePath::new(controller, geometry));
-        Ok(Self { endpoint, block_bytes: geometry.block_bytes, path, changed: Condvar::new() })
+        let (address, block_bytes) = (address.to_owned(), geometry.block_bytes);
+        Ok(Self { endpoint, address, block_bytes, path, changed: Condvar::new() })
     }
 
     fn path(&self) -> MutexGuard<'_, DrivePath> {
@@ -63,10 +66,16 @@ impl DriveBlocks {
 
     fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
         let wait = self.path().begin_wait();
+        let read = self.read_within_wait(reads, &wait);
+        self.path().silence.end(Instant::now());
+        read
+    }
+
+    fn read_within_wait(&self, reads: &mut [BlockRead<'_>], wait: &Wait) -> io::Result<()> {
         let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
         let within = READ_WITHIN + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
         loop {
-            let Taken { mut queue, session } = self.take_queue(&wait)?;
+            let Taken { mut queue, session } = self.take_queue(wait)?;
             match queue.read_many(DATASET_NSID, reads, within) {
                 Ok(()) => {
                     self.put_back(Taken { queue, session });
@@ -167,6 +176,15 @@ impl Blocks for DriveBlocks {
     fn interrupt(&self) {
         self.path().interrupt();
         self.changed.notify_all();
+    }
+
+    fn silence(&self) -> Silence {
+        let (path, now) = (self.path(), Instant::now());
+        let silent = |lasts| {
+            let (drive, reason) = (self.address.clone(), path.failure.as_ref().map(DriverError::reason));
+            Silent { drive, lasts, patience: LOST_MAX, reason }
+        };
+        Silence { total: path.silence.total(now), now: path.silence.lasts(now).map(silent) }
     }
 }
 

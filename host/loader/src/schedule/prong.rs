@@ -15,6 +15,8 @@ pub(super) struct ActiveWork {
     /// When the prong began the batch; until then, when it claimed the batch.
     pub since: f64,
     pub has_begun: bool,
+    /// Whether the prong had to wait during the batch for something that its own speed does not change.
+    pub is_disturbed: bool,
 }
 
 /// A prong: its rate and what it has in work.
@@ -55,7 +57,7 @@ impl Default for Prong {
 impl Prong {
     /// Records a claim. The batch begins later, by [`begin`](Self::begin).
     pub fn claim_ahead(&mut self, id: BatchId, now: f64) {
-        self.outstanding.push(ActiveWork { id, since: now, has_begun: false });
+        self.outstanding.push(ActiveWork { id, since: now, has_begun: false, is_disturbed: false });
     }
 
     /// Records that the prong begins a batch that it has claimed.
@@ -64,6 +66,11 @@ impl Prong {
         let work = self.outstanding.remove(at);
         let begun = self.outstanding.partition_point(|work| work.has_begun);
         self.outstanding.insert(begun, ActiveWork { since: now, has_begun: true, ..work });
+    }
+
+    /// Records that the prong had to wait during the batches in hand, so that their times do not show its rate.
+    pub fn disturb(&mut self) {
+        self.outstanding.iter_mut().for_each(|work| work.is_disturbed |= work.has_begun);
     }
 
     /// Returns whether the prong has claimed the batch, but not begun it.
@@ -97,7 +104,9 @@ impl Prong {
             return;
         }
         let took = (now - work.since.max(self.turned_at)).max(0.0);
-        if self.probe == Some(id) {
+        if work.is_disturbed {
+            // Its time shows the wait.
+        } else if self.probe == Some(id) {
             self.batch_s = Some(took);
         } else if shows_rate {
             self.learn(took);
@@ -108,7 +117,8 @@ impl Prong {
 
     /// Removes a batch that the prong stopped work on, and learns from the least time that it would have taken.
     pub fn stopped(&mut self, id: BatchId, now: f64) {
-        if let Some(first) = self.outstanding.first().filter(|first| first.id == id && first.has_begun) {
+        let is_measured = |first: &&ActiveWork| first.id == id && first.has_begun && !first.is_disturbed;
+        if let Some(first) = self.outstanding.first().filter(is_measured) {
             let least = now - first.since.max(self.turned_at);
             if self.batch_s.is_none_or(|mean| mean < least) {
                 self.learn(least);

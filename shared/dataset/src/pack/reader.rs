@@ -9,8 +9,8 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Stored,
-    Unavailable, inputs, sample_reader,
+    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Silence,
+    Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::Format;
 use std::fs::{File, Metadata};
@@ -277,6 +277,10 @@ impl Dataset for Pack {
 
     fn interrupt(&self) {
         self.index.file.interrupt();
+    }
+
+    fn silence(&self) -> Silence {
+        self.index.file.blocks().map_or_else(Silence::default, Blocks::silence)
     }
 
     fn identity(&self) -> Identity {

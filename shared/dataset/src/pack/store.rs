@@ -1,10 +1,10 @@
 //! Where the bytes of a pack lie: in a file, or in blocks that something else reads, such as a drive's namespace.
 
 use super::file::PackFile;
-use crate::FetchDepth;
 use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::stamp::Stamp;
+use crate::{FetchDepth, Silence};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -52,6 +52,11 @@ pub trait Blocks: fmt::Debug + Send + Sync {
 
     /// Fails all waiting reads.
     fn interrupt(&self);
+
+    /// Returns how long reads have waited without an answer, as [`Dataset::silence`](crate::Dataset::silence) does.
+    fn silence(&self) -> Silence {
+        Silence::default()
+    }
 }
 
 /// One of several reads of blocks at the same time.

@@ -51,6 +51,19 @@ fn course(now: Progress) -> Course {
 }
 
 #[test]
+fn a_silent_drive_is_named_and_does_not_change_the_time_left() {
+    let silence =
+        "the drive tcp://10.0.0.7:4420/nqn.x has not answered for 12 s; without an answer, the run ends in 48 s";
+    let now = Progress { elapsed_s: 20.0, silent_s: 12.0, silence: Some(silence.into()), ..progress() };
+    let said = "waits: the drive 10.0.0.7:4420 has not answered for 12 s; without an answer, the run ends in 48 s";
+    let silent = course(now.clone());
+    assert!(line(&silent).ends_with(said), "{}", line(&silent));
+    let after = course(Progress { silence: None, ..now });
+    assert_eq!((after.left_s(), silent.left_s()), (course(progress()).left_s(), course(progress()).left_s()));
+    assert!(line(&after).ends_with("5 s left"), "{}", line(&after));
+}
+
+#[test]
 fn the_line_says_everything() {
     let expected = "epoch 1 (0 to 1): 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s \
                     (away), 1 fault, 4 corrupt, 5 s left";

@@ -2,6 +2,7 @@
 
 use super::{DriveBlocks, READ_WITHIN};
 use ddlp_csd::DATASET_NSID;
+use ddlp_dataset::SilenceWatch;
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
@@ -33,7 +34,9 @@ pub(super) struct DrivePath {
     /// When a thread may connect next, the pauses between attempts, and why the last attempt failed.
     next_attempt: Instant,
     pauses: Backoff,
-    failure: Option<DriverError>,
+    pub failure: Option<DriverError>,
+    /// How long reads have waited for any answer.
+    pub silence: SilenceWatch,
     /// When a read first found the path lost, until the drive answers a read: it may answer each attempt to connect,
     /// and then break off.
     lost_since: Option<Instant>,
@@ -129,6 +132,7 @@ impl DriveBlocks {
             let is_lost = path.controller.is_none();
             let until = if is_lost { wait.until.min(give_up_at(&mut path.lost_since, now)) } else { wait.until };
             if now >= until {
+                path.silence.gave_up();
                 return Err(path_lost(path.failure.as_ref()));
             }
             let pause = again_at.min(until).saturating_duration_since(now);
@@ -139,6 +143,7 @@ impl DriveBlocks {
     pub(super) fn put_back(&self, taken: Taken) {
         let mut path = self.path();
         path.lost_since = None;
+        path.silence.answered();
         if path.session == taken.session && path.controller.is_some() {
             path.used -= 1;
             path.idle.push(taken.queue);
@@ -172,14 +177,17 @@ impl DrivePath {
             next_attempt: Instant::now(),
             pauses: Backoff::new(PAUSES, 0),
             failure: None,
+            silence: SilenceWatch::new(Instant::now()),
             lost_since: None,
             interrupts: 0,
         }
     }
 
-    /// Returns the wait of a read that begins now.
-    pub fn begin_wait(&self) -> Wait {
-        Wait { interrupts: self.interrupts, until: Instant::now() + LOST_MAX }
+    /// Returns the wait of a read that begins now. Tell `silence` when the read ends.
+    pub fn begin_wait(&mut self) -> Wait {
+        let now = Instant::now();
+        self.silence.begin(now);
+        Wait { interrupts: self.interrupts, until: now + LOST_MAX }
     }
 
     /// Ends all waits that have begun, and the association with them.
@@ -228,7 +236,7 @@ fn blocks_changed(opened: u32, now: u32) -> io::Error {
 
 /// Returns the error of a read when there has been no path to the drive for too long.
 fn path_lost(error: Option<&DriverError>) -> io::Error {
-    let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
+    let reason = error.map(|error| format!(": {}", error.reason())).unwrap_or_default();
     io::Error::other(format!("there was no path to the drive for {LOST_MAX:?}{reason}"))
 }
 
