@@ -173,6 +173,7 @@ fn prepare_rows(
     desk.end();
     engine.memory.look();
     engine.read.add(preparer.preparer.take_read());
+    engine.healed(job.id, preparer.preparer.take_healed());
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
         PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => {

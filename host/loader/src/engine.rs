@@ -7,7 +7,7 @@
 //!
 //! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
 //! - `fetching`: the fetch stage, if the dataset's reads have latency.
-//! - `silence`: what the run records when the drive that holds the dataset does not answer.
+//! - `holder`: what the run records when the drive that holds the dataset is silent, or samples come damaged from it.
 //! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
 //! - `consumer`: delivery of batches, and records of their samples. `drives`: what drives report of themselves.
 
@@ -16,14 +16,14 @@ mod claims;
 mod consumer;
 mod drives;
 mod fetching;
+mod holder;
 mod job;
-mod silence;
 
 pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
 use consumer::LookedUp;
+use holder::SilenceRecord;
 pub(crate) use job::{CpuJob, CpuWork};
-use silence::SilenceRecord;
 
 use crate::announcing::Announced;
 use crate::batch::{BatchField, FieldMemory};

@@ -350,6 +350,18 @@ mod tests {
     }
 
     #[test]
+    fn a_time_without_work_is_no_busy_time_even_if_it_began_before_the_batch() {
+        let mut recorder = Recorder::new(Report::default(), vec!["cpu".into()]);
+        recorder.start();
+        let id = BatchId { epoch: 0, batch: 0 };
+        recorder.claimed(0, id);
+        recorder.leave_out(0, 3600.0);
+        recorder.released(0, id, true);
+        let busy_s = recorder.report().prongs[0].busy_s;
+        assert!((0.0..3600.0).contains(&busy_s), "{busy_s}");
+    }
+
+    #[test]
     fn a_batch_given_up_after_preparation_counts_as_wasted() {
         let mut recorder = Recorder::new(Report::default(), vec!["cpu".into()]);
         recorder.start();

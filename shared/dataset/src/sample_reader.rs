@@ -15,6 +15,7 @@
 
 mod ahead;
 mod bytes;
+mod doubt;
 mod round;
 mod stored;
 mod times;
@@ -74,6 +75,8 @@ pub struct SampleReader {
     /// Sums of the stage times, if the caller wants them.
     times: Option<StageTimes>,
     read: BytesRead,
+    /// Samples that came damaged over a network and, when they were read again, intact.
+    healed: u64,
 }
 
 impl SampleReader {
@@ -98,10 +101,16 @@ impl SampleReader {
         std::mem::take(&mut self.read)
     }
 
+    /// Returns the number of samples since the last call that came damaged over a network and, when they were read
+    /// again, intact.
+    pub fn take_healed(&mut self) -> u64 {
+        std::mem::take(&mut self.healed)
+    }
+
     /// Discards what a panic has interrupted.
     pub fn forget(&mut self) {
-        let Self { decoders, read, .. } = *self;
-        *self = Self { times: self.times.take(), decoders, read, ..Self::default() };
+        let Self { decoders, read, healed, .. } = *self;
+        *self = Self { times: self.times.take(), decoders, read, healed, ..Self::default() };
     }
 
     /// Prepares a sample into `out`: rows of RGB, 8 bits. After an error the contents of `out` are undefined.
@@ -116,7 +125,7 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, SampleError> {
-        let Self { bytes, notes, reads, plan, decoders, times, read, .. } = self;
+        let Self { bytes, notes, reads, plan, decoders, times, read, healed, .. } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
@@ -130,7 +139,7 @@ impl SampleReader {
                 render(source, &mut plan)
             }
             None => {
-                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read };
+                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read, healed };
                 sample.render(reading, limits, &mut plan, &mut watch, render)
             }
         };
@@ -145,6 +154,28 @@ impl SampleReader {
                 Err(PixelError::Malformed { message }.into())
             }
         }
+    }
+
+    /// Prepares a sample as [`prepare`](Self::prepare) does, after it was fetched in vain. If it came damaged then and
+    /// comes intact now, it counts as [healed](Self::take_healed).
+    ///
+    /// # Panics
+    ///
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_after(
+        &mut self,
+        fetched: &FetchedSample,
+        sample: StoredAt<'_, dyn Dataset + '_>,
+        preparer: &mut Preparer,
+        drawn: Drawn<'_>,
+        out: &mut [u8],
+    ) -> Result<Prepared, SampleError> {
+        let before = self.healed;
+        let prepared = self.prepare(sample, preparer, drawn, out)?;
+        if fetched.is_damaged() && self.healed == before {
+            self.healed += 1;
+        }
+        Ok(prepared)
     }
 
     /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare)

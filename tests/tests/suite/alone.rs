@@ -1,6 +1,7 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm};
+use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LoaderOptions, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
@@ -10,11 +11,12 @@ use ddlp_tests::runs::{Run, chain, loader};
 use nix::sys::signal::Signal;
 use std::collections::VecDeque;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -217,6 +219,50 @@ fn a_path_that_is_lost_for_a_while_is_waited_for() {
 }
 
 #[test]
+fn while_the_drive_does_not_answer_stalls_and_progress_name_it() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let builder = alone(&agent, Strategy::Cpu).buffers(2).stall_after(Duration::from_millis(200));
+    let mut loader = builder.build().unwrap();
+    loader.next().expect("a batch").unwrap();
+    agent.signal(Signal::SIGSTOP);
+    let progress = loader.progress();
+    let names_it = |text: &str| text.contains(&agent.url()) && text.contains("has not answered");
+    let stalled = || {
+        let faults = progress.report().faults;
+        faults.iter().any(|fault| fault.kind == FaultKind::Stall && names_it(&fault.what))
+    };
+    let begun = Instant::now();
+    while !stalled() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", progress.report().faults);
+        // Batches that were prepared before come first.
+        loader.next_while(|_| !stalled()).transpose().unwrap();
+    }
+    let now = progress.snapshot();
+    assert!(now.silence.as_deref().is_some_and(names_it) && now.silent_s >= 1.0, "{now:?}");
+    agent.signal(Signal::SIGCONT);
+    loader.by_ref().for_each(|batch| drop(batch.unwrap()));
+    let now = progress.snapshot();
+    assert!(now.silence.is_none() && now.silent_s >= 1.0, "{now:?}");
+}
+
+#[test]
+fn the_command_says_that_its_start_waits_for_the_drive() {
+    // Nobody accepts, so no answer comes.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("tcp://{}/nqn.2024-01.org.example:silent", silent.local_addr().unwrap());
+    let mut command = Command::new(program("ddlp"));
+    command.args(["run", &place, "--strategy", "cpu"]).stderr(Stdio::piped());
+    let mut run = command.spawn().expect("the program starts");
+    let mut said = String::new();
+    BufReader::new(run.stderr.take().expect("piped")).read_line(&mut said).unwrap();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let expected = format!("still opening the dataset of the drive {}", silent.local_addr().unwrap());
+    assert!(said.starts_with(&expected) && said.contains("for a minute ends the run"), "{said}");
+}
+
+#[test]
 #[ignore = "takes more than half a minute: .ci/full runs it"]
 fn a_path_that_is_lost_for_ten_seconds_is_waited_for() {
     assert_a_lost_path_is_waited_for(Duration::from_secs(10));
@@ -249,6 +295,14 @@ fn assert_a_lost_path_is_waited_for(time: Duration) {
             run.assert_exactly_once(2, SAMPLES.into());
             assert_eq!(run.digest, expected, "{strategy}");
             assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
+            if strategy == Strategy::Cpu {
+                let troubles = run.troubles().into_iter().filter(|fault| fault.kind != FaultKind::Stall);
+                let said: Vec<_> = troubles.map(|fault| (fault.kind, &*fault.what)).collect();
+                let [(FaultKind::Lost, lost), (FaultKind::Rejoined, regained)] = said[..] else { panic!("{said:?}") };
+                assert!(lost.contains("has not answered for 1 s") && lost.contains("the run ends in 5"), "{lost}");
+                assert_eq!(lost.matches("no connection").count(), 0, "the reason alone: {lost}");
+                assert!(regained.contains("answers after"), "{regained}");
+            }
         });
     }
 }
@@ -284,7 +338,12 @@ fn a_drive_that_breaks_off_at_every_read_ends_the_run() {
     watch.join().unwrap();
     let said = chain(&error);
     assert!(matches!(error, LoaderError::Unavailable(_)) && said.contains("no path to the drive for 60s"), "{said}");
-    assert!(loader.report().corrupt.is_empty());
+    let report = loader.report();
+    assert!(report.corrupt.is_empty());
+    // The report of a failed run has the wait.
+    assert!(report.consumer_wait_s > 50.0 && report.seconds > 50.0, "{} s", report.consumer_wait_s);
+    let said: Vec<_> = report.faults.iter().filter(|fault| fault.kind == FaultKind::Lost).collect();
+    assert!(said.len() == 1 && said[0].what.contains("has not answered"), "{:?}", report.faults);
 }
 
 #[test]

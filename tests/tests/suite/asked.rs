@@ -1,11 +1,12 @@
 //! What the host asks of a drive that alone holds the dataset, as a relay between them sees it.
 
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
-use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, Strategy, open_dataset};
+use ddlp_host::report::FaultKind;
+use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
-use ddlp_tests::runs::{Run, loader};
+use ddlp_tests::runs::{Run, chain, loader};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,4 +104,60 @@ fn a_block_that_the_drive_cannot_read_is_damage_of_its_sample_alone() {
     assert_eq!(run.report.corrupt.len(), 1, "{:?}", run.report.corrupt);
     assert_eq!(run.report.corrupt[0].sample_id, 11);
     assert_eq!(run.report.images + 1, expected.report.images);
+}
+
+/// How a relay changes a byte of a sample that the host reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flip {
+    /// In the first read.
+    Once,
+    /// In every read, in the same way.
+    Always,
+    /// In every read, in another way.
+    Anew,
+}
+
+/// Returns a loader over the agent's dataset, through a relay that changes the byte at `place` of the namespace.
+fn flipping(agent: &Agent, place: u64, flip: Flip) -> LoaderBuilder {
+    let mut flips = 0u8;
+    through(agent, move |pdu| {
+        if pdu.kind() != C2H_DATA {
+            return Fate::Pass;
+        }
+        let Some((first, _)) = pdu.command().and_then(|command| blocks_read(&command)) else { return Fate::Pass };
+        let data_offset = u32::from_le_bytes(pdu.bytes[12..16].try_into().expect("four bytes"));
+        let begin = first * BLOCK_BYTES + u64::from(data_offset);
+        let Some(at) = place.checked_sub(begin).map(|at| 24 + at as usize) else { return Fate::Pass };
+        if at < pdu.bytes.len() && (flip != Flip::Once || flips == 0) {
+            flips += 1;
+            pdu.bytes[at] ^= if flip == Flip::Anew { flips } else { 1 };
+        }
+        Fate::Pass
+    })
+}
+
+#[test]
+fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
+    let photos = photos();
+    for form in [StoredForm::Kept, StoredForm::Raw] {
+        let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
+        let record = Pack::open(&pack).unwrap().record(11).unwrap();
+        let place = record.offset + u64::from(record.length) / 2;
+        let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
+        let expected = Run::of(loader(&pack));
+        let run = Run::of(flipping(&agent, place, Flip::Once).policy(CorruptPolicy::Skip));
+        assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest, 0), "{form:?}");
+        let faults = &run.report.faults;
+        assert_eq!((faults.len(), faults[0].kind), (1, FaultKind::Damaged), "{form:?}: {faults:?}");
+        assert!(faults[0].what.contains("came damaged over the network"), "{faults:?}");
+        // The host cannot tell this from damage on the drive.
+        let run = Run::of(flipping(&agent, place, Flip::Always).policy(CorruptPolicy::Skip));
+        assert_eq!((run.report.corrupt.len(), run.report.faults.len()), (1, 0), "{form:?}");
+        assert_eq!((run.report.corrupt[0].sample_id, &*run.report.corrupt[0].reason), (11, "wrong checksum"));
+        let mut loader = flipping(&agent, place, Flip::Anew).policy(CorruptPolicy::Skip).build().unwrap();
+        let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
+        let said = chain(&error);
+        assert!(matches!(error, LoaderError::Unavailable(_)), "{said}");
+        assert!(said.contains("damaged in a new way each time") && loader.report().corrupt.is_empty(), "{said}");
+    }
 }

@@ -4,7 +4,7 @@ use super::bytes::ROOM_BYTES;
 use super::stored::first_reads;
 use super::{KEPT_BYTES, SampleReader, StoredAt};
 use crate::extent::resize;
-use crate::forms::{FormNotes, Next};
+use crate::forms::{FormNotes, Next, Unusable};
 use crate::{Dataset, Header, ReadError, Reads};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, SamplePlan, Source, is_large};
 
@@ -22,6 +22,8 @@ pub struct FetchedSample {
     pub(super) pending: Option<Header>,
     /// The sample's header, if everything is there that rendering needs.
     header: Option<Header>,
+    /// Whether the sample came damaged.
+    is_damaged: bool,
 }
 
 /// A sample to fetch.
@@ -41,9 +43,14 @@ impl FetchedSample {
         self.memory.capacity() as u64
     }
 
+    /// Returns whether the sample came damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
     /// Forgets the sample, and frees memory that is unusually large.
     pub fn clear(&mut self) {
-        (self.pending, self.header, self.filled) = (None, None, 0);
+        (self.pending, self.header, self.filled, self.is_damaged) = (None, None, 0, false);
         if self.memory.capacity() > KEPT_BYTES {
             self.memory = Vec::new();
         }
@@ -81,7 +88,8 @@ impl FetchedSample {
         match header.form.next(&header, &memory[ROOM_BYTES..ROOM_BYTES + *filled], plan, notes, reads) {
             Ok(Next::Render) => self.header = Some(header),
             Ok(Next::Read) => self.pending = Some(header),
-            Ok(Next::ReadFile) | Err(_) => {}
+            Err(Unusable::Damage(_)) => self.is_damaged = true,
+            Ok(Next::ReadFile) | Err(Unusable::Pixels(_)) => {}
         }
     }
 }

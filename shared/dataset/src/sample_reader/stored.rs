@@ -2,14 +2,14 @@
 
 use super::SampleError;
 use super::bytes::{BytesRead, SampleBytes};
+use super::doubt::Doubt;
 use super::times::Watch;
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
-use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
-use crate::{Header, Reads};
+use crate::{Corrupt, Dataset, FetchDepth, Header, Location, ReadError, Reads, Unavailable};
 use ddlp_pixels::{Limits, PixelError, PlanMemory, Rendered, SamplePlan, Source, large_turn};
-use std::fmt;
-use std::slice;
+use nix::errno::Errno;
 use std::sync::LazyLock;
+use std::{fmt, io, slice};
 
 /// A sample of a dataset.
 pub struct StoredAt<'d, D: Dataset + ?Sized> {
@@ -40,6 +40,37 @@ pub(super) struct Reading<'m, 'r> {
     /// Extents to read next.
     pub(super) reads: &'r mut Reads,
     pub(super) read: &'r mut BytesRead,
+    /// Number of samples that came damaged and, when they were read again, intact.
+    pub(super) healed: &'r mut u64,
+}
+
+/// Reason why the bytes that a plan names are not there.
+enum Unread {
+    /// They were read, and are damaged.
+    Damaged(Damage),
+    Failed(SampleError),
+}
+
+impl Unread {
+    /// Returns whether the bytes are not those that were packed.
+    fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Failed(error) => matches!(error, SampleError::Pixels(PixelError::Checksum { .. })),
+        }
+    }
+}
+
+impl From<ReadError> for Unread {
+    fn from(error: ReadError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<PixelError> for Unread {
+    fn from(error: PixelError) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl<D: Dataset + ?Sized> StoredAt<'_, D> {
@@ -56,9 +87,9 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         header: &Header,
         plan: &mut SamplePlan<'_>,
         reading: &mut Reading<'_, '_>,
-        mut before: impl FnMut(u64),
-    ) -> Result<bool, SampleError> {
-        let Reading { bytes, notes, reads, read } = reading;
+        before: &mut impl FnMut(u64),
+    ) -> Result<bool, Unread> {
+        let Reading { bytes, notes, reads, read, .. } = reading;
         loop {
             before(reads.bytes());
             bytes.append(self, header, reads.extents(), read)?;
@@ -67,10 +98,64 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 Ok(Next::Render) => return Ok(true),
                 Ok(Next::Read) => {}
                 Ok(Next::ReadFile) => return Ok(false),
-                Err(Unusable::Damage(damage)) => return Err(self.damaged(header, damage).into()),
+                Err(Unusable::Damage(damage)) => return Err(Unread::Damaged(damage)),
                 Err(Unusable::Pixels(error)) => return Err(error.into()),
             }
         }
+    }
+
+    /// Reads all that the plan needs, beginning with `reading.reads`, checks it, and passes it to `open`. Returns
+    /// `None` if the whole file is needed instead. `first` replaces the extents of its second argument by those to
+    /// begin with; `before` gets the bytes of each round. Bytes that come over a network are judged only when they come
+    /// damaged twice in the same way.
+    fn open<T>(
+        &self,
+        header: &Header,
+        plan: &mut SamplePlan<'_>,
+        reading: &mut Reading<'_, '_>,
+        first: impl Fn(&mut SamplePlan<'_>, &mut Reads) -> Result<(), PixelError>,
+        mut before: impl FnMut(u64),
+        mut open: impl FnMut(&mut Reading<'_, '_>, &mut SamplePlan<'_>) -> Result<T, SampleError>,
+    ) -> Result<Option<T>, SampleError> {
+        let mut doubt = Doubt::default();
+        loop {
+            let error = match self.read(header, plan, reading, &mut before) {
+                Ok(false) => return Ok(None),
+                Ok(true) => match open(reading, plan) {
+                    Ok(opened) => {
+                        *reading.healed += u64::from(doubt.is_healed());
+                        return Ok(Some(opened));
+                    }
+                    Err(error) => Unread::Failed(error),
+                },
+                Err(error) => error,
+            };
+            if !(error.is_damage() && self.reads_again(&mut doubt, reading.bytes.bytes())?) {
+                return Err(match error {
+                    Unread::Damaged(damage) => self.damaged(header, damage).into(),
+                    Unread::Failed(error) => error,
+                });
+            }
+            reading.bytes.clear();
+            first(plan, reading.reads)?;
+        }
+    }
+
+    /// Returns whether a sample that came damaged, with these bytes, is read again before it is judged.
+    #[cold]
+    fn reads_again(&self, doubt: &mut Doubt, bytes: &[u8]) -> Result<bool, ReadError> {
+        let &Self { dataset, index } = self;
+        if dataset.fetch_depth() == FetchDepth::NONE {
+            return Ok(false);
+        }
+        // Another pack there is no damage of this sample.
+        dataset.check_damage()?;
+        doubt.reads_again(bytes).map_err(|problem| {
+            let location = dataset.location(index);
+            let what = format!("sample {} ({location}), {problem},", dataset.name(index));
+            let source = io::Error::from(Errno::EREMOTEIO);
+            Unavailable::Io { what, path: location.file, source }.into()
+        })
     }
 
     /// Reads what the plan names and hands it to `render`; reads the whole file if these bytes are not enough.
@@ -83,7 +168,8 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, SampleError>,
     ) -> Result<Rendered, SampleError> {
         let header = self.header(reading.read)?;
-        first_reads(&header, limits, plan, reading.reads)?;
+        let first = |plan: &mut SamplePlan<'_>, reads: &mut Reads| first_reads(&header, limits, plan, reads);
+        first(plan, reading.reads)?;
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let mut turn = None;
@@ -92,19 +178,19 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 turn = large_turn(bytes);
             }
         };
-        if self.read(&header, plan, &mut reading, take_turn)? {
+        let rendered = self.open(&header, plan, &mut reading, first, take_turn, |reading, plan| {
             watch.has_read();
-            let rendered = render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan);
-            if turn.is_some() {
-                reading.bytes.free();
-            }
-            match rendered? {
-                Rendered::NeedsFile if form.is_file() => {}
-                rendered => return Ok(rendered),
-            }
-            watch.has_prepared();
+            render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan)
+        });
+        if turn.is_some() {
+            reading.bytes.free();
         }
-        let file = self.file(&header, reading.bytes, reading.read)?;
+        match rendered? {
+            Some(Rendered::NeedsFile) if form.is_file() => watch.has_prepared(),
+            Some(rendered) => return Ok(rendered),
+            None => {}
+        }
+        let file = self.file(&header, reading.bytes, reading.read, reading.healed)?;
         watch.has_read();
         render(Source::Encoded(file), plan)
     }
@@ -115,10 +201,19 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         header: &Header,
         mut bytes: SampleBytes<'m>,
         read: &mut BytesRead,
+        healed: &mut u64,
     ) -> Result<&'m [u8], ReadError> {
-        bytes.clear();
-        bytes.append(self, header, slice::from_ref(&header.bytes), read)?;
-        check_bytes(header, bytes.bytes()).map_err(|damage| self.damaged(header, damage))?;
+        let mut doubt = Doubt::default();
+        loop {
+            bytes.clear();
+            bytes.append(self, header, slice::from_ref(&header.bytes), read)?;
+            match check_bytes(header, bytes.bytes()) {
+                Ok(()) => break,
+                Err(_) if self.reads_again(&mut doubt, bytes.bytes())? => {}
+                Err(damage) => return Err(self.damaged(header, damage)),
+            }
+        }
+        *healed += u64::from(doubt.is_healed());
         Ok(bytes.into_bytes())
     }
 
@@ -187,7 +282,7 @@ pub(crate) fn file<'b>(
     header: &Header,
     memory: &'b mut Vec<u8>,
 ) -> Result<&'b [u8], ReadError> {
-    StoredAt { dataset, index }.file(header, SampleBytes::in_memory(memory), &mut BytesRead::default())
+    StoredAt { dataset, index }.file(header, SampleBytes::in_memory(memory), &mut BytesRead::default(), &mut 0)
 }
 
 /// Reads all of a sample, for [`Dataset::sample`].
@@ -207,10 +302,15 @@ pub(crate) fn whole<'b>(
     let (mut plans, mut notes, mut reads) = (PlanMemory::default(), FormNotes::default(), Reads::default());
     let plan = &mut SamplePlan::whole(&mut plans);
     let bytes = SampleBytes::in_memory(memory);
-    let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read: &mut BytesRead::default() };
+    let (read, healed) = (&mut BytesRead::default(), &mut 0);
+    let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read, healed };
     let unusable = |error: SampleError| sample.unusable(error);
-    header.form.reads(&header, plan, reading.reads).map_err(|error| unusable(error.into()))?;
-    if !sample.read(&header, plan, &mut reading, |_| ()).map_err(unusable)? {
+    let first = |plan: &mut SamplePlan<'_>, reads: &mut Reads| {
+        reads.clear();
+        header.form.reads(&header, plan, reads)
+    };
+    first(plan, reading.reads).map_err(|error| unusable(error.into()))?;
+    if sample.open(&header, plan, &mut reading, first, |_| (), |_, _| Ok(())).map_err(unusable)?.is_none() {
         let message = "a part of it is damaged, and there is no whole file".to_owned();
         return Err(unusable(PixelError::Malformed { message }.into()));
     }

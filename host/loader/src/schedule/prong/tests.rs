@@ -32,6 +32,21 @@ fn backlog_counts_the_batches_behind_an_overdue_one() {
     assert_eq!(prong.remaining_s(0, 9.0), Some(-8.0));
 }
 
+#[test]
+fn a_batch_during_which_the_prong_had_to_wait_shows_no_rate() {
+    let mut prong = measured();
+    prong.disturb();
+    prong.claim_ahead(id(3), 11.0);
+    prong.done(id(0), 13.0, true);
+    assert_eq!(prong.batch_s, Some(1.0));
+    prong.stopped(id(1), 16.0);
+    assert_eq!(prong.batch_s, Some(1.0));
+    prong.done(id(2), 17.0, true);
+    prong.begin(id(3), 17.0);
+    prong.done(id(3), 19.0, true);
+    assert_eq!(prong.batch_s, Some(1.25), "it began after the wait");
+}
+
 /// A prong whose batches take a second each, with three in work since the time 10.
 fn measured() -> Prong {
     let mut prong = Prong { batch_s: Some(1.0), turned_at: 10.0, ..Prong::default() };

@@ -1,9 +1,9 @@
-//! What a run makes of a drive that holds the dataset and does not answer: the time counts as nobody's work, and the
-//! report says how long it was.
+//! The drive that alone holds the dataset. The time for which it does not answer counts as nobody's work, and the
+//! report has that time, and the samples that come damaged from the drive.
 
 use super::{Core, Engine};
 use crate::report::FaultKind;
-use crate::schedule::CPU;
+use crate::schedule::{BatchId, CPU};
 use ddlp_dataset::Silent;
 use std::time::Duration;
 
@@ -19,6 +19,21 @@ pub(crate) struct SilenceRecord {
 }
 
 impl Engine {
+    /// Records that samples of a batch came damaged over the network and, when they were read again, intact.
+    pub fn healed(&self, id: BatchId, samples: u64) {
+        if samples == 0 {
+            return;
+        }
+        let (of, them) =
+            if samples == 1 { ("a sample".to_owned(), "it was") } else { (format!("{samples} samples"), "they were") };
+        let what = format!(
+            "{of} of epoch {} batch {} came damaged over the network, and intact when {them} read again: the drive's \
+             copy is intact; check the network and this machine's memory",
+            id.epoch, id.batch
+        );
+        self.lock().recorder.fault(CPU, Some(id), FaultKind::Damaged, what);
+    }
+
     /// Records how long reads have waited for the drive that holds the dataset, and returns the silence that lasts.
     /// Called when the CPU begins or ends a batch, and while the consumer waits.
     pub fn watch_silence(&self, core: &mut Core) -> Option<Silent> {
