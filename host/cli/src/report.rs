@@ -17,7 +17,7 @@ mod timeline;
 
 use crate::text;
 use ddlp_host::report::Report;
-pub use derived::{fault_count, host_cpu_s_per_1000_images, host_memory};
+pub use derived::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read, read_text};
 use html::{Escaped, Px};
 use std::fmt::Write;
 
@@ -225,8 +225,9 @@ fn about(page: &mut String, report: &Report, context: &Context) {
     entry("Machine", &context.machine, false);
     entry("CPU threads", &report.threads.to_string(), false);
     entry("Host CPU time", &text::seconds(report.host_cpu_s), false);
-    let (exact, blocks) = (text::figure(report.read_mb), text::figure(report.read_blocks_mb));
-    entry("Read by the host", &format!("{exact} MB of samples, {blocks} MB in blocks of 4 KiB"), false);
+    if let Some(read) = host_read(report) {
+        entry("Read by the host", &read, false);
+    }
     if let Some(digest) = &report.digest {
         entry("Digest (order-free)", digest, true);
     }

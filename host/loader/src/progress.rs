@@ -97,7 +97,9 @@ impl ProgressHandle {
         let mut report = self.engine.lock().recorder.report();
         report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
         let read = self.engine.read.sum() + self.engine.task.dataset.bytes_read();
-        (report.read_mb, report.read_blocks_mb) = (read.bytes as f64 / 1e6, read.block_bytes as f64 / 1e6);
+        let (mb, is_pack) = (|bytes: u64| bytes as f64 / 1e6, self.engine.task.dataset.kind() == "pack");
+        (report.read_mb, report.read_samples_mb) = (mb(read.bytes), mb(read.sample_bytes));
+        report.read_blocks_mb = is_pack.then(|| mb(read.block_bytes));
         report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report
     }

@@ -47,8 +47,10 @@ pub struct Report {
     /// Bytes of samples that the CPU prong read from the dataset, in 10⁶ bytes. A sample that stays in memory counts
     /// once.
     pub read_mb: f64,
-    /// The same in the whole blocks of 4 KiB in which these bytes lie.
-    pub read_blocks_mb: f64,
+    /// The same in the whole blocks of 4 KiB in which these bytes lie, if the dataset is a pack.
+    pub read_blocks_mb: Option<f64>,
+    /// All bytes of these samples, in 10⁶ bytes: what reading each as a whole would have taken. A crop may need less.
+    pub read_samples_mb: f64,
     /// Batch m at which the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.

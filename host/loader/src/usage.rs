@@ -102,6 +102,7 @@ impl EnergyMeter {
 pub struct ReadSum {
     bytes: AtomicU64,
     block_bytes: AtomicU64,
+    sample_bytes: AtomicU64,
 }
 
 impl ReadSum {
@@ -110,13 +111,17 @@ impl ReadSum {
         if read != BytesRead::default() {
             self.bytes.fetch_add(read.bytes, Ordering::Relaxed);
             self.block_bytes.fetch_add(read.block_bytes, Ordering::Relaxed);
+            self.sample_bytes.fetch_add(read.sample_bytes, Ordering::Relaxed);
         }
     }
 
     /// Returns the sum.
     pub fn sum(&self) -> BytesRead {
-        let (bytes, block_bytes) = (self.bytes.load(Ordering::Relaxed), self.block_bytes.load(Ordering::Relaxed));
-        BytesRead { bytes, block_bytes }
+        BytesRead {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            block_bytes: self.block_bytes.load(Ordering::Relaxed),
+            sample_bytes: self.sample_bytes.load(Ordering::Relaxed),
+        }
     }
 }
 

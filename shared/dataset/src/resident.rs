@@ -153,8 +153,11 @@ impl Resident {
         read.ok().flatten()
     }
 
+    /// Counts whole samples that were read.
     fn count(&self, range: &Range<u64>) {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).count(range);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.count(range);
+        read.sample_bytes += range.end - range.start;
     }
 }
 

@@ -55,7 +55,7 @@ fn the_blocks_of_a_report_are_those_that_the_drive_was_asked_for() {
         let run = Run::over(opened, |_, _| {});
         let blocks = asked.load(Ordering::Relaxed) - by_opening;
         assert!(by_opening > 0 && blocks > 0);
-        let reported = (run.report.read_blocks_mb * 1e6).round() as u64;
+        let reported = (run.report.read_blocks_mb.unwrap() * 1e6).round() as u64;
         assert_eq!(blocks * BLOCK_BYTES, reported, "{form:?}");
     }
 }

@@ -106,6 +106,12 @@ pub struct CaseFigures {
     pub slot_memory_mb: f64,
     /// Largest value of all rounds, including mapped slots.
     pub drive_peak_memory_mb: Option<f64>,
+    /// Bytes of samples that the host's CPU prong read, in 10⁶ bytes, mean of the rounds.
+    pub read_mb: f64,
+    /// The same in blocks of 4 KiB, if the dataset is a pack.
+    pub read_blocks_mb: Option<f64>,
+    /// All bytes of these samples.
+    pub read_samples_mb: f64,
     /// Batches that were prepared but not used, in all rounds.
     pub wasted_batches: u64,
     /// Faults, in all rounds.
@@ -130,6 +136,10 @@ pub struct SlotFigures {
 impl Measured {
     fn of(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
         self.runs.iter().map(figure).collect()
+    }
+
+    fn mean(&self, figure: impl Fn(&RunFigures) -> f64) -> f64 {
+        self.of(figure).iter().sum::<f64>() / self.runs.len().max(1) as f64
     }
 
     fn rate(&self) -> f64 {
@@ -161,6 +171,7 @@ impl Measured {
         let saved = 1.0 - self.host_cpu_s_per_image() / cpu.host_cpu_s_per_image();
         let memory =
             |run: &RunFigures| run.prongs.iter().skip(1).filter_map(|prong| prong.peak_memory_mb).reduce(f64::max);
+        let is_pack = self.runs.iter().all(|run| run.read_blocks_mb.is_some());
         CaseFigures {
             strategy: self.case.strategy,
             images_per_s: rate,
@@ -178,6 +189,9 @@ impl Measured {
             host_peak_memory_mb: self.of(|run| run.peak_memory_mb).into_iter().fold(0.0, f64::max),
             slot_memory_mb: self.of(|run| run.slot_memory_mb).into_iter().fold(0.0, f64::max),
             drive_peak_memory_mb: self.runs.iter().filter_map(memory).reduce(f64::max),
+            read_mb: self.mean(|run| run.read_mb),
+            read_blocks_mb: is_pack.then(|| self.mean(|run| run.read_blocks_mb.unwrap_or_default())),
+            read_samples_mb: self.mean(|run| run.read_samples_mb),
             wasted_batches: self.runs.iter().flat_map(|run| &run.prongs).map(|prong| prong.wasted_batches).sum(),
             faults: self.runs.iter().map(|run| run.fault_count).sum(),
             fault_texts: self.distinct(|run| run.faults.iter().map(|fault| fault.what.clone()).collect()),

@@ -1,6 +1,7 @@
 //! The results of a measurement as text for people.
 
 use super::figures::{CaseFigures, DualFigures, PUBLISHED_FACTOR, SlotFigures};
+use crate::report::read_text;
 use crate::text;
 use std::fmt::Write;
 
@@ -47,6 +48,7 @@ pub fn describe(outcome: &DualFigures) -> String {
         cost(&mut out, outcome, slots);
         slot_memory(&mut out, slots);
     }
+    bytes_read(&mut out, outcome);
     if outcome.slots.iter().flat_map(|slots| &slots.cases).any(|case| case.host_cpu_saved_over_drive_share.is_some()) {
         out.push_str(SAVED_MEANING);
     }
@@ -119,6 +121,20 @@ fn slot_memory(out: &mut String, slots: &SlotFigures) {
     if !shared.is_empty() {
         let _ =
             writeln!(out, "result slots, which host and drive share, beside the host's peak: {}", shared.join(", "));
+    }
+}
+
+/// Describes what the host's CPU prong read in a run of each case, without the drive alone, for which it reads nothing.
+fn bytes_read(out: &mut String, outcome: &DualFigures) {
+    let line = |name: String, figures: &CaseFigures| {
+        let read = read_text(figures.read_mb, figures.read_blocks_mb, figures.read_samples_mb);
+        (figures.read_mb > 0.0).then(|| format!("host read, {name}: {read}\n"))
+    };
+    out.extend(line("cpu alone".to_owned(), &outcome.cpu));
+    for slots in &outcome.slots {
+        let of_slots =
+            |figures: &CaseFigures| line(format!("slots {}, {}", slots_name(slots), figures.strategy), figures);
+        out.extend(slots.cases.iter().filter_map(of_slots));
     }
 }
 

@@ -182,6 +182,7 @@ mod tests {
             "slot_memory_mb",
             "read_mb",
             "read_blocks_mb",
+            "read_samples_mb",
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }

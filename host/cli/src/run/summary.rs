@@ -1,6 +1,6 @@
 //! The text after a run.
 
-use crate::report::{fault_count, host_cpu_s_per_1000_images, host_memory};
+use crate::report::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read};
 use crate::text;
 use ddlp_host::report::{ProngReport, Report};
 use std::fmt::Write;
@@ -43,9 +43,8 @@ pub fn describe(report: &Report, page: Option<&Path>) -> String {
         row("host CPU", format!("{} for 1,000 images", text::seconds(cpu)));
     }
     row("host memory, peak", host_memory(report));
-    if report.read_mb > 0.0 {
-        let (exact, blocks) = (text::figure(report.read_mb), text::figure(report.read_blocks_mb));
-        row("host read", format!("{exact} MB of samples, {blocks} MB in blocks of 4 KiB"));
+    if let Some(read) = host_read(report) {
+        row("host read", read);
     }
     if let Some(joules) = report.host_energy_j {
         row("host energy", format!("{} J", text::figure(joules)));

@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// Bytes of the file that are read together with its row index. They contain the header of most files.
 const BEGINNING_BYTES: u64 = 1024;
+/// Bytes of a block of a drive.
+const BLOCK_BYTES: usize = 4096;
 
 pub(super) struct Rows;
 
@@ -25,6 +27,7 @@ impl Form for Rows {
     const DETAIL: Option<&'static str> = Some("row index");
     const REWRITTEN: &'static str = "rewritten into one scan, with a row index";
     const HOLDS: Holds = Holds::Files(store);
+    const ALIGNMENT: u64 = BLOCK_BYTES as u64;
 
     fn examples(take: &mut dyn FnMut(Source<'_>)) {
         examples::rows(take);
@@ -65,11 +68,12 @@ impl Form for Rows {
         }
         let row_index = &read[..header.detail_bytes()];
         let length = header.bytes.end - header.bytes.start;
+        let is_of_the_file = |index: &RowIndex| index.file_bytes_min() <= length && index.size() == header.size;
         if check_detail(header, row_index).is_err() {
             return Ok(Next::ReadFile);
         }
         let index = match RowIndex::parse(row_index) {
-            Ok(index) if index.file_bytes_min() <= length => notes.insert(index),
+            Ok(index) if is_of_the_file(&index) => notes.insert(index),
             _ => return Ok(Next::ReadFile),
         };
         let part = part_of(header, index, plan)?;
@@ -103,11 +107,21 @@ fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, Not
     }
     let indexed = workspace.preparer.index_rows(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
     let bytes = indexed.transcoded.as_deref().unwrap_or(file);
-    reserve(workspace.out, indexed.row_index.len() + bytes.len())?;
+    let first = indexed.row_index.len() + bytes.len().min(BEGINNING_BYTES as usize);
+    let gap = gap_before(workspace.out.len(), first);
+    reserve(workspace.out, gap + indexed.row_index.len() + bytes.len())?;
+    workspace.out.resize(workspace.out.len() + gap, 0);
     workspace.out.extend_from_slice(&indexed.row_index);
     let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Rows, workspace.size)?;
     let stored = stored.with_detail(&indexed.row_index);
     Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
+}
+
+/// Returns the bytes to leave free at `at`, so that the bytes that are read first lie in one block, if they fit: a
+/// drive reads whole blocks.
+fn gap_before(at: usize, first: usize) -> usize {
+    let in_block = at % BLOCK_BYTES;
+    if first <= BLOCK_BYTES && in_block + first > BLOCK_BYTES { BLOCK_BYTES - in_block } else { 0 }
 }
 
 /// Returns the bytes of the file that are read after its beginning: the rows that a plan needs, and all of a header

@@ -2,7 +2,7 @@
 
 use super::bytes::ROOM_BYTES;
 use super::stored::first_reads;
-use super::{KEPT_BYTES, SampleReader, StoredAt};
+use super::{BytesRead, KEPT_BYTES, SampleReader, StoredAt};
 use crate::extent::resize;
 use crate::forms::{FormNotes, Next, Unusable};
 use crate::{Dataset, Header, ReadError, Reads};
@@ -79,14 +79,18 @@ impl FetchedSample {
         }
     }
 
-    /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be.
-    fn has_read(&mut self, plan: &mut SamplePlan<'_>) {
+    /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be. Counts a
+    /// fetched sample.
+    fn has_read(&mut self, plan: &mut SamplePlan<'_>, count: &mut BytesRead) {
         let Some(header) = self.pending.take() else { return };
         let Self { memory, filled, notes, reads, .. } = self;
         *filled += reads.bytes() as usize;
         reads.clear();
         match header.form.next(&header, &memory[ROOM_BYTES..ROOM_BYTES + *filled], plan, notes, reads) {
-            Ok(Next::Render) => self.header = Some(header),
+            Ok(Next::Render) => {
+                count.count_sample(&header);
+                self.header = Some(header);
+            }
             Ok(Next::Read) => self.pending = Some(header),
             Err(Unusable::Damage(_)) => self.is_damaged = true,
             Ok(Next::ReadFile) | Err(Unusable::Pixels(_)) => {}
@@ -140,7 +144,7 @@ impl SampleReader {
                 fetched = Err(error);
             }
             for SampleToFetch { draw, fetched: sample, .. } in &mut *samples {
-                sample.has_read(&mut SamplePlan::crop(pipeline, *draw, memory));
+                sample.has_read(&mut SamplePlan::crop(pipeline, *draw, memory), count);
             }
         }
         round.clear();

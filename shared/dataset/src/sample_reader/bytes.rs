@@ -19,6 +19,8 @@ pub struct BytesRead {
     pub bytes: u64,
     /// The same in whole blocks of 4096 bytes, as a disk or a drive reads them: those of each read.
     pub block_bytes: u64,
+    /// All bytes of the samples that were read, wholly or in part: files or pixels, without details.
+    pub sample_bytes: u64,
 }
 
 impl BytesRead {
@@ -27,6 +29,11 @@ impl BytesRead {
         if !extent.is_empty() {
             self.count_read(extent, extent.end - extent.start);
         }
+    }
+
+    /// Adds a sample of which something was read.
+    pub(crate) fn count_sample(&mut self, header: &Header) {
+        self.sample_bytes += header.bytes.end - header.bytes.start;
     }
 
     /// Adds a read. `bytes` of its bytes belong to samples.
@@ -40,7 +47,11 @@ impl Add for BytesRead {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, block_bytes: self.block_bytes + other.block_bytes }
+        Self {
+            bytes: self.bytes + other.bytes,
+            block_bytes: self.block_bytes + other.block_bytes,
+            sample_bytes: self.sample_bytes + other.sample_bytes,
+        }
     }
 }
 

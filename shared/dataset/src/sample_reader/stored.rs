@@ -170,6 +170,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         let header = self.header(reading.read)?;
         let first = |plan: &mut SamplePlan<'_>, reads: &mut Reads| first_reads(&header, limits, plan, reads);
         first(plan, reading.reads)?;
+        reading.read.count_sample(&header);
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let mut turn = None;

@@ -113,7 +113,7 @@ fn one_read_for_each_group_serves_all_samples_of_a_record() {
         (0..groups).map(|group| 4096 * 3 * group..4096 * 3 * group + samples * piece).collect();
     let (read, count) = record.fetch(&extents, Some(0));
     assert_eq!(read, expected);
-    assert_eq!(count, BytesRead { bytes: samples * groups * piece, block_bytes: groups * 8192 });
+    assert_eq!(count, BytesRead { bytes: samples * groups * piece, block_bytes: groups * 8192, sample_bytes: 0 });
     let (read, count) = record.fetch(&extents, None);
     assert_eq!(read.len() as u64, samples * groups, "nothing is joined");
     assert_eq!(count.bytes, samples * groups * piece);
