@@ -4,6 +4,7 @@ use crate::controller::BlockNamespace;
 use crate::slots::Slots;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_dataset::Dataset;
+use ddlp_nvme::Status;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -31,6 +32,16 @@ impl Media {
     /// Returns the result slots.
     pub fn slots(&self) -> &Slots {
         &self.slots
+    }
+
+    /// Returns the status for a read that failed. Says whether the storage fails at these bytes, or the pack is not the
+    /// one that was opened, so that a host can tell damage from a pack that was cut short or replaced.
+    pub fn status_of(&self, region: BlockNamespace, error: &io::Error) -> Status {
+        let is_changed = || error.kind() == io::ErrorKind::UnexpectedEof || self.dataset.check_damage().is_err();
+        match region {
+            BlockNamespace::Dataset if is_changed() => Status::NAMESPACE_NOT_READY.do_not_retry(),
+            BlockNamespace::Dataset | BlockNamespace::Results => Status::UNRECOVERED_READ,
+        }
     }
 
     /// Reads `buffer.len()` bytes. May wait for storage.

@@ -205,7 +205,7 @@ impl PduWriter<'_> {
             let at = start + offset as u64;
             let read = move || {
                 let read = media.read(region, at, &mut buffer);
-                (read, buffer)
+                (read.map_err(|error| (media.status_of(region, &error), error)), buffer)
             };
             let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
             let sent = match &read {
@@ -214,10 +214,10 @@ impl PduWriter<'_> {
             };
             buffers.give_back(buffer);
             sent?;
-            if let Err(error) = read {
-                tracing::error!(%error, ?region, at, length, "blocks cannot be read");
+            if let Err((status, error)) = read {
+                tracing::error!(%error, %status, ?region, at, length, "blocks cannot be read");
                 let mut failed = *completion;
-                failed.status_field = Status::UNRECOVERED_READ.to_wire().into();
+                failed.status_field = status.to_wire().into();
                 self.stage_response(&failed);
                 return Ok(());
             }

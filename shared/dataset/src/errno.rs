@@ -1,5 +1,6 @@
 //! What the operating system's errors say about the bytes that were to be read.
 
+use crate::pack::BlocksError;
 use nix::errno::Errno;
 use std::io;
 
@@ -17,6 +18,13 @@ pub(crate) enum Class {
 impl Class {
     /// Classifies an error.
     pub(crate) fn of(error: &io::Error) -> Self {
+        if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<BlocksError>()) {
+            return match error {
+                BlocksError::Damaged(_) => Self::Medium,
+                BlocksError::Momentary(_) => Self::Momentary,
+                BlocksError::Lasting(_) => Self::Lasting,
+            };
+        }
         match error.raw_os_error().map(Errno::from_raw) {
             Some(errno) if MEDIUM.contains(&errno) => Self::Medium,
             Some(errno) if MOMENTARY.contains(&errno) => Self::Momentary,

@@ -43,7 +43,7 @@ pub use record::{IndexRecord, StoredVerdict};
 pub use report::{
     FormTally, LISTED_MAX, PackError, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally, WhyKept,
 };
-pub use store::{Blocks, BlocksRead};
+pub use store::{Blocks, BlocksError, BlocksRead};
 pub use superblock::{PackLayout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};

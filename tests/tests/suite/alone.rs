@@ -368,6 +368,20 @@ fn another_pack_on_the_drive_ends_the_run_with_what_changed() {
 }
 
 #[test]
+fn a_pack_that_is_cut_short_under_the_agent_is_not_called_damaged() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let mut loader = alone(&agent, Strategy::Cpu).policy(CorruptPolicy::Skip).buffers(2).build().unwrap();
+    loader.next().expect("a batch").unwrap();
+    let pack = fs::File::options().write(true).open(photos.pack()).unwrap();
+    pack.set_len(pack.metadata().unwrap().len() * 2 / 3).unwrap();
+    let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
+    let said = chain(&error);
+    assert!(matches!(error, LoaderError::Unavailable(_)) && loader.report().corrupt.is_empty(), "{said}");
+    assert!(said.contains("namespace not ready") && said.contains("restart the agent"), "{said}");
+}
+
+#[test]
 fn a_run_that_is_stopped_does_not_wait_for_the_drive() {
     let photos = photos();
     for is_killed in [true, false] {

@@ -229,6 +229,9 @@ mod tests {
                 images: 10,
                 images_per_s,
                 slot_memory_mb,
+                read_mb: 71.7,
+                read_blocks_mb: Some(81.2),
+                read_samples_mb: 100.0,
                 prongs: vec![ProngFigures::default(), ProngFigures { images: 5, ..ProngFigures::default() }],
                 fault_count: 1,
                 faults: vec![FaultFigures { what: "its agent had ended".into() }],
@@ -271,5 +274,7 @@ mod tests {
         assert!(text.contains("the runs left out 1 corrupt sample: class/bad.jpg\n"), "{text}");
         assert!(text.contains("1 fault in the runs of mte with slots shared: its agent had ended\n"), "{text}");
         assert!(text.contains("1.00 means that"), "{text}");
+        let read = "71.7 MB of samples that have 100 MB (0.717), 81.2 MB in blocks of 4 KiB (0.812)\n";
+        assert!(text.contains(&format!("host read, cpu alone: {read}host read, slots shared, csd: {read}")), "{text}");
     }
 }

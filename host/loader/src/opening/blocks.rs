@@ -8,7 +8,7 @@ mod path;
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
-use ddlp_dataset::pack::{Blocks, BlocksRead};
+use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
 use ddlp_dataset::{FetchDepth, Silence, Silent};
 use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
@@ -197,13 +197,17 @@ fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Op
 
 /// Returns the error of a read that the drive refused.
 fn refused(error: DriverError) -> io::Error {
-    let errno = match &error {
-        error if error.is_status(Status::UNRECOVERED_READ) => libc::EIO,
-        error if error.is_transient() => libc::EREMOTEIO,
-        _ => return io::Error::other(error),
-    };
-    tracing::debug!(%error, "the drive refused a read");
-    io::Error::from_raw_os_error(errno)
+    io::Error::other(match &error {
+        error if error.is_status(Status::UNRECOVERED_READ) => BlocksError::Damaged(format!(
+            "{error}: the drive's storage fails at these bytes, and the agent's log has the reason"
+        )),
+        error if error.is_status(Status::NAMESPACE_NOT_READY) => BlocksError::Lasting(format!(
+            "{error}: the pack that the agent serves is not the one that it opened any more; put that pack in its \
+             place again, and restart the agent"
+        )),
+        error if error.is_transient() => BlocksError::Momentary(error.to_string()),
+        error => BlocksError::Lasting(error.to_string()),
+    })
 }
 
 impl fmt::Debug for DriveBlocks {

@@ -11,6 +11,21 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// What an error of [`Blocks`] says about the bytes that were to be read, in words and for programs. It reaches the
+/// dataset in an [`io::Error`] ([`io::Error::other`]).
+#[derive(Debug, thiserror::Error)]
+pub enum BlocksError {
+    /// The bytes are damaged where they are stored.
+    #[error("{0}")]
+    Damaged(String),
+    /// The bytes cannot be read now, and may be readable soon.
+    #[error("{0}")]
+    Momentary(String),
+    /// The bytes cannot be read, and trying again soon will not help.
+    #[error("{0}")]
+    Lasting(String),
+}
+
 /// The blocks of a pack that does not lie in a local file. Many threads may read at once.
 pub trait Blocks: fmt::Debug + Send + Sync {
     /// Returns the number of bytes of all blocks.
@@ -20,7 +35,7 @@ pub trait Blocks: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The error number says whether the bytes are damaged (EIO), or cannot be reached.
+    /// A [`BlocksError`] or an error number says whether the bytes are damaged, or cannot be read.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// Fills the bytes `place` of `memory` with the bytes from `offset` on. May also write behind `place`.
