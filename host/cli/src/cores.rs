@@ -1,5 +1,6 @@
 //! Lists of processor cores, as `taskset` writes them, and the cores that this process may use.
 
+use crate::wrong::wrong;
 use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -56,7 +57,7 @@ pub fn available() -> anyhow::Result<Vec<usize>> {
 /// Fails when a list names a core that is not among `there`.
 pub fn check(list: &CoreList, there: &[usize], what: &str) -> anyhow::Result<()> {
     match list.0.iter().find(|core| !there.contains(core)) {
-        Some(core) => bail!("{what} cannot work on core {core}: the cores are {}", CoreList(there.to_vec())),
+        Some(core) => wrong!("{what} cannot work on core {core}: the cores are {}", CoreList(there.to_vec())),
         None => Ok(()),
     }
 }

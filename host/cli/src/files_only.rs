@@ -1,13 +1,13 @@
 //! The limit of commands that read a dataset from files alone.
 
-use anyhow::bail;
+use crate::wrong::wrong;
 use ddlp_host::drive_address;
 use std::path::Path;
 
 /// Refuses the address of a drive as a source.
 pub fn check(source: &Path) -> anyhow::Result<()> {
     if let Some(address) = drive_address(source) {
-        bail!(
+        wrong!(
             "{address} is a drive, and of all commands only `ddlp run` and `ddlp bench dual` read from one: call this \
              command on the machine where the pack lies"
         );

@@ -8,7 +8,8 @@
 //! - [`sample_data`]: a photographic dataset for trials.
 //! - Completions and manual pages are made from the definitions of the commands.
 //!
-//! Exit status: 0 for success, 1 for an error (described on standard error), 2 for a wrong command line; after a
+//! Exit status: 0 for success, 1 for an error (described on standard error), 2 for a command line whose options are
+//! unknown, invalid or do not fit together; after a
 //! signal, 128 plus its number: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod sample_data;
 mod text;
 mod top;
 mod verify;
+mod wrong;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -74,10 +76,13 @@ const EXIT_STATUSES: &str = "\
 Exit status:
   0    success
   1    an error, described on standard error
-  2    a wrong command line
+  2    a wrong command line: options that are unknown, invalid, or do not fit together
   129  stopped by SIGHUP
   130  stopped by Ctrl-C (SIGINT)
   143  stopped by SIGTERM";
+
+/// Exit status after a wrong command line, whoever finds it: clap has the same.
+const WRONG_COMMAND_LINE: u8 = 2;
 
 #[derive(Subcommand)]
 enum DdlpCommand {
@@ -121,7 +126,7 @@ fn main() -> ExitCode {
         Ok((Ending::Interrupted, interrupt)) => ExitCode::from(interrupt.exit_status()),
         Err(error) => {
             eprint!("{}", error_text(&error));
-            ExitCode::FAILURE
+            if wrong::is_of_command_line(&error) { ExitCode::from(WRONG_COMMAND_LINE) } else { ExitCode::FAILURE }
         }
     }
 }

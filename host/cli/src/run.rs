@@ -19,6 +19,7 @@ mod summary;
 pub use args::{RunArgs, parse_throttle};
 
 use crate::interrupt::Interrupt;
+use crate::wrong::wrong;
 use crate::{Ending, cores, output, text};
 use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
@@ -136,7 +137,7 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
     }
     let path = Path::new(name);
     if !path.exists() && path.extension().is_none() {
-        bail!("there is no pipeline '{name}': the names are {}, or give a TOML file", Pipeline::NAMES.join(", "));
+        wrong!("there is no pipeline '{name}': the names are {}, or give a TOML file", Pipeline::NAMES.join(", "));
     }
     let description = read_file(path, PIPELINE_BYTES_MAX).with_context(|| format!("cannot read pipeline {name}"))?;
     let description = String::from_utf8(description).with_context(|| format!("{name} is not UTF-8 text"))?;

@@ -6,6 +6,7 @@ mod recipe;
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
+use crate::wrong::wrong;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -54,7 +55,7 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
         bail!("{} exists and is not empty: name another folder, or remove it first", out.display());
     }
     if args.bad > args.images {
-        bail!("--bad {} is more than the {} that --images asks for", args.bad, text::plural(args.images, "image"));
+        wrong!("--bad {} is more than the {} that --images asks for", args.bad, text::plural(args.images, "image"));
     }
     let handling = interrupt.handle(|| {});
     let made = make_folder(args, out, interrupt);

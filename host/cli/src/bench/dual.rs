@@ -8,6 +8,7 @@ use crate::cores::{self, CoreList};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
 use crate::run::{parse_throttle, pipeline};
+use crate::wrong::wrong;
 use crate::{Ending, machine, text};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -178,7 +179,9 @@ fn refuse_local_options(args: &DualArgs, address: &str) -> anyhow::Result<()> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {
-            bail!("{option} applies only to a drive that this command starts, but {address} runs already: leave it out")
+            wrong!(
+                "{option} applies only to a drive that this command starts, but {address} runs already: leave it out"
+            )
         }
         None => Ok(()),
     }

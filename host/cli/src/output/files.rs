@@ -1,7 +1,8 @@
 //! The files of a command: none that it writes may be one that it reads, or another one that it writes.
 
 use super::STDOUT;
-use anyhow::{Context, bail};
+use crate::wrong::wrong;
+use anyhow::Context;
 use ddlp_dataset::Dataset;
 use ddlp_host::drive_address;
 use std::fs;
@@ -37,7 +38,7 @@ impl<'a> Files<'a> {
     pub fn check(&self, dataset: &dyn Dataset, root: &Path) -> anyhow::Result<()> {
         let mut printed = self.outputs.iter().filter(|(_, path)| path.as_os_str() == STDOUT);
         if let (Some((one, _)), Some((other, _))) = (printed.next(), printed.next()) {
-            bail!("{other} and {one} both go to standard output (-): name a file for one of them");
+            wrong!("{other} and {one} both go to standard output (-): name a file for one of them");
         }
         let mut written = Vec::<(&str, FilePlace)>::new();
         for &(option, path) in &self.outputs {
@@ -46,12 +47,12 @@ impl<'a> Files<'a> {
                 .with_context(|| format!("{option} cannot go to {shown}: its folder is missing or not readable"))?;
             let Some(place) = place else { continue };
             if let Some((other, _)) = written.iter().find(|(_, other)| other.is(&place)) {
-                bail!("{option} and {other} are the same file, {shown}: name two files");
+                wrong!("{option} and {other} are the same file, {shown}: name two files");
             }
             for (what, input) in &self.inputs {
                 let is_the_same = FilePlace::of(input).ok().flatten().is_some_and(|input| input.is(&place));
                 if is_the_same && (option, *what) != ("--state-out", "--resume") {
-                    bail!("{option} would overwrite {shown}, which is read as {what}: name another file");
+                    wrong!("{option} would overwrite {shown}, which is read as {what}: name another file");
                 }
             }
             let root_shown = root.display();
@@ -63,7 +64,7 @@ impl<'a> Files<'a> {
             if ddlp_dataset::is_input(dataset, root, &place.path)
                 .with_context(|| format!("cannot examine dataset {root_shown}"))?
             {
-                bail!("{option} would write to {shown}, which belongs to the dataset {root_shown}: name another file");
+                wrong!("{option} would write to {shown}, which belongs to the dataset {root_shown}: name another file");
             }
             written.push((option, place));
         }

@@ -48,6 +48,9 @@ pub struct RunArgs {
     /// Seed for the order of samples and for all random draws [default: 0]
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
+    /// Deliver the samples of each epoch in the order of the dataset instead of a shuffled one
+    #[arg(long, help_heading = "Job")]
+    pub no_shuffle: bool,
     /// What to do with a corrupt sample, which does not give an image or which the disk fails to read: end the run,
     /// leave the sample out, or take the next one instead. A sample whose file is missing, has changed or is out of
     /// reach is not corrupt: it always ends the run [default: fail]
@@ -149,16 +152,16 @@ pub struct RunArgs {
         help_heading = "Ranks and resuming"
     )]
     pub state_every: Option<StateEvery>,
-    /// Resume the run that wrote this state, with its options --batch-size, --epochs, --strategy, --seed, --last,
-    /// --epoch-samples, --policy and --pipeline. Only --epochs and --strategy may differ
+    /// Resume the run that wrote this state, with its options --batch-size, --epochs, --strategy, --seed, --no-shuffle,
+    /// --last, --epoch-samples, --policy and --pipeline. Only --epochs and --strategy may differ
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
     /// Write a plan: which prong prepared which batch, and the order of delivery
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
     /// Repeat a run exactly as this plan records it, with its options --batch-size, --epochs, --strategy, --seed,
-    /// --last, --epoch-samples, --policy, --pipeline, --rank and --world-size. Of these, only --epochs may differ, and
-    /// only be smaller than in the plan
+    /// --no-shuffle, --last, --epoch-samples, --policy, --pipeline, --rank and --world-size. Of these, only --epochs
+    /// may differ, and only be smaller than in the plan
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -204,7 +207,7 @@ A pipeline file lists its operations in order:
 Exit status:
   0    all batches were delivered, or as many as --stop-after allows, or --resume finds nothing left to do
   1    an error; the requested files are still written, with the results so far
-  2    a wrong command line
+  2    a wrong command line: options that are unknown, invalid, or do not fit together
   129  stopped by SIGHUP; files are written as after an error
   130  stopped by Ctrl-C (SIGINT); files are written as after an error
   143  stopped by SIGTERM; files are written as after an error";

@@ -1,7 +1,7 @@
 //! The drives of a run, with their options. The loader decides what the options leave open.
 
 use super::args::{DriveChoice, RunArgs};
-use anyhow::bail;
+use crate::wrong::wrong;
 use ddlp_host::{DriveSpec, LoaderOptions, LocalDrive, LocalResults, Strategy, drive_address};
 use std::path::Path;
 
@@ -20,13 +20,13 @@ pub fn add_drives(args: &RunArgs, options: &mut LoaderOptions) -> anyhow::Result
     let is_tcp = |drive: &DriveSpec| matches!(drive, DriveSpec::Remote(address) if address.starts_with("tcp://"));
     let is_read_by_tcp = drive_address(&args.dataset).is_some_and(|address| address.starts_with("tcp://"));
     if args.host_nqn.is_some() && !is_read_by_tcp && !drives.iter().any(is_tcp) {
-        bail!(
+        wrong!(
             "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
              connect), and a local drive needs none"
         );
     }
     if args.drive_optional && !drives.iter().any(is_tcp) {
-        bail!(
+        wrong!(
             "--drive-optional applies only to a drive at a tcp:// address: the kernel must be connected to its \
              drives, and the run itself starts a local drive"
         );
@@ -72,9 +72,9 @@ fn refuse_local_options(args: &RunArgs, drives: &[DriveSpec]) -> anyhow::Result<
     }
     let (options, apply) = (named.join(", "), if named.len() == 1 { "applies" } else { "apply" });
     if drives.is_empty() {
-        bail!("{options} {apply} only to a local drive, and this run has no drive");
+        wrong!("{options} {apply} only to a local drive, and this run has no drive");
     }
-    bail!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
+    wrong!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
 }
 
 /// Returns the drives that the command line and the strategy choose; `None` if they leave the choice to the loader.
@@ -82,18 +82,18 @@ fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Option<Vec<Drive
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&DriveChoice::None);
     if none && args.drive.len() > 1 {
-        bail!("--drive none excludes any other --drive");
+        wrong!("--drive none excludes any other --drive");
     }
     match strategy {
         Strategy::Cpu if named && !none => {
-            bail!("strategy cpu uses no drive: leave --drive out, or choose another strategy")
+            wrong!("strategy cpu uses no drive: leave --drive out, or choose another strategy")
         }
         Strategy::Cpu => Ok(Some(Vec::new())),
         strategy if none && strategy == Strategy::Csd => {
-            bail!("strategy csd needs a drive: leave --drive none out, or choose strategy cpu")
+            wrong!("strategy csd needs a drive: leave --drive none out, or choose strategy cpu")
         }
         _ if none && matches!(args.strategy, Some(Strategy::Mte | Strategy::Wrr)) => {
-            bail!(
+            wrong!(
                 "--strategy {strategy} shares the work with a drive, but this run has no drive: leave --drive none \
                  out, or choose strategy cpu or ordered"
             )

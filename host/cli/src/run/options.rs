@@ -1,6 +1,7 @@
 //! The loader's options: as the command line says, and otherwise as in the run that is resumed or replayed.
 
 use super::args::{Last, Policy, RunArgs};
+use crate::wrong::wrong;
 use anyhow::bail;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_host::{LastBatch, LoaderOptions, LoaderState, Plan, Strategy};
@@ -23,6 +24,7 @@ struct EarlierOptions {
     epochs: Option<u32>,
     strategy: Option<Strategy>,
     seed: Option<u64>,
+    shuffle: Option<bool>,
     last: Option<LastBatch>,
     samples: Option<u64>,
     policy: Option<CorruptPolicy>,
@@ -59,14 +61,10 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
     {
         joined.differ("--epochs", planned.to_string(), options.epochs.to_string());
     }
+    options.shuffle = joined.shuffles(!args.no_shuffle, told.shuffle);
     joined.check(before)?;
-    options.shuffle = match before {
-        Before::State(state, _) => state.shuffle,
-        Before::Plan(plan, _) => plan.shuffles(),
-        Before::None => true,
-    };
     if args.max_corrupt.is_some() && options.policy == CorruptPolicy::Fail {
-        bail!(
+        wrong!(
             "--max-corrupt needs --policy skip or replace: under --policy fail{} the first corrupt sample ends the run",
             if args.policy.is_some() { "" } else { ", the default," }
         );
@@ -111,6 +109,7 @@ impl Before<'_> {
                 epochs: Some(state.epochs),
                 strategy: Some(state.strategy),
                 seed: Some(state.seed),
+                shuffle: Some(state.shuffle),
                 last: Some(state.last),
                 samples: Some(state.epoch_samples),
                 policy: state.policy,
@@ -127,6 +126,7 @@ impl Before<'_> {
                     epochs: epoch.epoch.checked_add(1),
                     strategy: run.map(|run| run.strategy),
                     seed: Some(plan.seed),
+                    shuffle: Some(plan.shuffles()),
                     last: run.map(|run| run.last),
                     samples: Some(plan.epoch_samples),
                     rank: run.map(|run| run.rank),
@@ -163,6 +163,15 @@ impl Joined {
         given.or(had)
     }
 
+    /// Returns whether the run shuffles: the command line can only ask it not to.
+    fn shuffles(&mut self, given: bool, had: Option<bool>) -> bool {
+        if !given && had == Some(true) {
+            self.had.push("a shuffled order".to_owned());
+            self.given.push("--no-shuffle".to_owned());
+        }
+        given && had.unwrap_or(true)
+    }
+
     fn differ(&mut self, option: &str, had: String, given: String) {
         self.had.push(format!("{option} {had}"));
         self.given.push(format!("{option} {given}"));
@@ -178,7 +187,7 @@ impl Joined {
             return Ok(());
         }
         let (had, given) = (self.had.join(" "), self.given.join(" "));
-        bail!("{goes} the run of {}, which had {had}, but {given} is given: leave that out", file.display())
+        wrong!("{goes} the run of {}, which had {had}, but {given} is given: leave that out", file.display())
     }
 }
 

@@ -50,8 +50,19 @@ fn succeed(folder: &Path, line: &str) -> String {
 /// Returns the message of a command that must fail with status 1.
 #[track_caller]
 fn fail(folder: &Path, line: &str) -> String {
+    fail_with(folder, line, 1)
+}
+
+/// Returns the message of a command whose options do not fit together.
+#[track_caller]
+fn refuse(folder: &Path, line: &str) -> String {
+    fail_with(folder, line, 2)
+}
+
+#[track_caller]
+fn fail_with(folder: &Path, line: &str, status: i32) -> String {
     let output = run(folder, line);
-    assert_eq!(output.status.code(), Some(1), "{line}: {}{}", stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(status), "{line}: {}{}", stdout(&output), stderr(&output));
     let message = stderr(&output);
     assert!(message.starts_with("error: "), "{line}: {message}");
     message
@@ -201,16 +212,11 @@ fn errors_say_what_and_where() {
         ("run missing.ddlp", "missing.ddlp"),
         ("run junk.ddlp", "junk.ddlp"),
         ("run text.txt", ".ddlp"),
-        ("run photos --pipeline imagenet", "imagenet-train"),
         ("run photos --pipeline p.toml", "p.toml"),
         ("run photos --pipeline missing.toml", "missing.toml"),
-        ("run photos --strategy cpu --drive local", "--drive"),
-        ("run photos --strategy csd --drive none", "--drive none"),
         ("run photos --drive none --json no/such/o.json", "no/such/o.json"),
         ("run photos --drive none --resume text.txt", "--state-out"),
         ("run photos --drive none --plan-in text.txt", "--plan-out"),
-        ("run photos --drive none --rank 2 --world-size 2", "rank"),
-        ("run photos --drive none --cores 1023", "1023"),
         ("pack missing p.ddlp", "missing"),
         ("pack photos no/such/p.ddlp", "no/such/p.ddlp"),
         ("inspect missing.ddlp", "missing.ddlp"),
@@ -219,13 +225,7 @@ fn errors_say_what_and_where() {
         ("verify missing.ddlp", "missing.ddlp"),
         ("verify photos", "ddlp pack"),
         ("verify junk.ddlp", "is not a pack"),
-        ("run photos --drive tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
-        ("run photos --drive tcp://127.0.0.1:1/nqn.x --drive tcp://127.0.0.1:1/nqn.x", "twice"),
         ("sample-data photos", "photos"),
-        ("sample-data more --images 2 --bad 3", "--bad 3"),
-        ("run photos --drive none --max-corrupt 5", "--policy"),
-        ("run photos --drive none --strategy mte", "--strategy mte"),
-        ("run photos --drive none --json - --state-out -", "standard output"),
         ("run photos --results no/such/f", "folder is missing"),
         ("bench dual missing.ddlp", "missing.ddlp"),
         ("run photos --pipeline /dev/zero", "it has more than"),
@@ -233,6 +233,26 @@ fn errors_say_what_and_where() {
         ("run photos --resume /dev/zero", "it has more than"),
     ] {
         let message = fail(folder, line);
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+    for (line, expected) in [
+        ("run photos --pipeline imagenet", "imagenet-train"),
+        ("run photos --strategy cpu --drive local", "--drive"),
+        ("run photos --strategy csd --drive none", "--drive none"),
+        ("run photos --drive none --rank 2 --world-size 2", "rank"),
+        ("run photos --drive none --cores 1023", "1023"),
+        ("run photos --drive tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
+        ("run photos --drive tcp://127.0.0.1:1/nqn.x --drive tcp://127.0.0.1:1/nqn.x", "twice"),
+        ("sample-data more --images 2 --bad 3", "--bad 3"),
+        ("run photos --drive none --max-corrupt 5", "--policy"),
+        ("run photos --drive none --strategy mte", "--strategy mte"),
+        ("run photos --drive none --json - --state-out -", "standard output"),
+        ("run tcp://127.0.0.1:1/nqn.x --drive local", "leave --drive out"),
+        ("run /dev/nvme0n1", "/dev/nvmeX"),
+        ("inspect tcp://127.0.0.1:1/nqn.x", "is a drive"),
+        ("bench dual tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
+    ] {
+        let message = refuse(folder, line);
         assert!(message.contains(expected), "{line}: {message}");
     }
 }

@@ -1,6 +1,6 @@
 //! No output destroys an input or another output, by whatever name, and files are replaced whole.
 
-use crate::{fail, json, names, photos, run, succeed};
+use crate::{json, names, photos, refuse, run, succeed};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -60,11 +60,11 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
             let place = if option == "--results" { folder.join(output).display().to_string() } else { output.into() };
             let run = if option == "--results" { "--batch 8 --quiet" } else { RUN };
             let line = format!("run {dataset} {run} {options} {option} {place}");
-            let message = fail(folder, &line);
+            let message = refuse(folder, &line);
             assert!(message.contains(option) && message.contains(output.trim_start_matches("./")), "{line}: {message}");
         }
     }
-    let message = fail(folder, "run p.ddlp --batch 8 --quiet --agent ./agent --json agent");
+    let message = refuse(folder, "run p.ddlp --batch 8 --quiet --agent ./agent --json agent");
     assert!(message.contains("the agent"), "{message}");
     fs::remove_file(agent).unwrap();
     assert!(content(folder) == before, "nothing was touched: {:?}", names(folder));
@@ -78,7 +78,7 @@ fn outputs_are_told_apart_before_anything_runs() {
     fs::write(folder.join("one"), "old").unwrap();
     fs::hard_link(folder.join("one"), folder.join("two")).unwrap();
     for (one, other) in [("o.json", "o.json"), ("o.json", "./o.json"), ("link", "o.json"), ("one", "two")] {
-        let message = fail(folder, &format!("run photos {RUN} --json {one} --state-out {other}"));
+        let message = refuse(folder, &format!("run photos {RUN} --json {one} --state-out {other}"));
         assert!(message.contains("--state-out and --json are the same file"), "{message}");
     }
     assert_eq!(names(folder), ["link", "one", "photos", "two"]);
@@ -130,11 +130,11 @@ fn a_pack_and_a_measurement_do_not_overwrite_what_they_read() {
         "bench dual photos --json photos/class_000/000000.jpg",
     ] {
         let output = run(folder, line);
-        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert_eq!(output.status.code(), Some(2), "{line}");
         let message = crate::stderr(&output);
         assert!(message.contains("belongs to the dataset"), "{line}: {message}");
     }
-    let message = fail(folder, "bench dual p.ddlp --pipeline p.toml --json p.toml");
+    let message = refuse(folder, "bench dual p.ddlp --pipeline p.toml --json p.toml");
     assert!(message.contains("read as --pipeline"), "{message}");
     assert!(content(folder) == before);
 }
@@ -147,7 +147,7 @@ fn a_run_and_a_measurement_do_not_overwrite_the_program_that_makes_them() {
     for line in ["run photos --drive none --batch 8 --quiet --json program", "bench dual photos --json program"] {
         let output = Command::new(&program).args(line.split_whitespace()).current_dir(home.path()).output().unwrap();
         let message = crate::stderr(&output);
-        assert!(output.status.code() == Some(1) && message.contains("read as this program"), "{line}: {message}");
+        assert!(output.status.code() == Some(2) && message.contains("read as this program"), "{line}: {message}");
     }
     assert!(fs::read(&program).unwrap() == fs::read(env!("CARGO_BIN_EXE_ddlp")).unwrap());
 }

@@ -74,6 +74,21 @@ fn a_resumed_run_goes_on_with_what_it_began_with() {
 }
 
 #[test]
+fn the_order_of_the_dataset_can_be_asked_for_unless_the_earlier_run_shuffles() {
+    assert!(options("", Before::None).unwrap().shuffle && !options("--no-shuffle", Before::None).unwrap().shuffle);
+    let (state, path) = (state(), Path::new("at.json"));
+    assert_eq!(
+        options("--no-shuffle", Before::State(&state, path)).unwrap_err(),
+        "--resume continues the run of at.json, which had a shuffled order, but --no-shuffle is given: leave that out"
+    );
+    let in_order = LoaderState { shuffle: false, ..state };
+    for line in ["", "--no-shuffle"] {
+        assert!(!options(line, Before::State(&in_order, path)).unwrap().shuffle);
+    }
+    assert!(!options("--no-shuffle", Before::Plan(&plan(), Path::new("o.plan"))).unwrap().shuffle);
+}
+
+#[test]
 fn a_limit_on_corrupt_samples_needs_a_policy_that_passes_over_them() {
     assert!(options("--max-corrupt 5", Before::None).unwrap_err().contains("--policy fail, the default,"));
     assert!(options("--max-corrupt 5 --policy fail", Before::None).is_err());
