@@ -123,6 +123,13 @@ class Loader:
             view with strides.
         normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
             (v / 255 - mean) / std. Default: floats from 0 to 1.
+        mixup: Alpha of the distribution Beta(alpha, alpha) of the weights by which images and labels are mixed in
+            pairs, as by torchvision's MixUp. Labels are then float32, one number for each class. With `cutmix` too,
+            each batch gets one of the two, both equally often. 0: none.
+        cutmix: Alpha of the distribution of the share that an image keeps when a rectangle of another one
+            covers it, as by torchvision's CutMix. 0: none.
+        mix_probability: Share of the batches to which MixUp or CutMix is done.
+        classes: Number of classes of mixed labels. Default: that of the dataset.
         fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of the
             dataset (of int64, float32, float16 or uint8, of any shape), or the path of a table as comma-separated
             values, whose first column names the sample and whose other columns are fields. Batches are then dicts. A
@@ -169,6 +176,10 @@ class Loader:
         dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
+        mix_probability: float = 1.0,
+        classes: int | None = None,
         fields: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         names: tuple[str, str] | None = None,
         buffers: int = 6,
@@ -229,6 +240,10 @@ class Loader:
             "policy": policy,
             "dtype": dtype,
             "layout": layout,
+            "mixup": mixup,
+            "cutmix": cutmix,
+            "mix_probability": mix_probability,
+            "classes": classes,
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,

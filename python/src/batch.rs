@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 pub struct Batch {
     /// The prepared images.
     images: Py<Array>,
-    /// The class index of each image, int64.
+    /// The class index of each image, int64; under MixUp or CutMix a number for each class, float32.
     labels: Py<Array>,
     /// The fields beside the dataset, each with its name.
     others: Vec<(String, Py<Array>)>,

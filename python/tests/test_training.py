@@ -24,6 +24,16 @@ def test_the_example_learns(tmp_path):
     assert len(losses) == 4 and losses[-1] < losses[0] / 2, said
 
 
+def test_the_recipe_learns_from_both_sides(tmp_path):
+    folder = tmp_path / "cifar"
+    command = [sys.executable, EXAMPLES / "randaugment_mixup.py", folder, "--made", "960", "--epochs", "6"]
+    said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+    by_cpu, by_drive, accuracy = re.search(r"(\d+) by cpu, (\d+) by csd; accuracy (\S+)", said).groups()
+    assert int(by_cpu) > 0 and int(by_drive) > 0, said
+    # One class of ten is right by chance.
+    assert float(accuracy) > 0.5, said
+
+
 # One process of several: takes its rank from torch.distributed, and sums what all processes got.
 RANK = """
 import json, sys, torch, ddlp

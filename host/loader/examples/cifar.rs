@@ -35,7 +35,7 @@ impl Classifier {
     fn step(&mut self, batch: &Batch) -> anyhow::Result<f32> {
         let images: &[f32] = batch.field("image")?.as_slice()?;
         let (mut loss, mut gradient) = (0.0, [[0.0; FEATURES]; CLASSES]);
-        for (image, &label) in images.chunks_exact(3 * SIDE * SIDE).zip(batch.labels()) {
+        for (image, &label) in images.chunks_exact(3 * SIDE * SIDE).zip(batch.labels()?) {
             let features = features(image);
             let shares = self.shares(&features);
             loss -= shares[label as usize].ln();

@@ -8,11 +8,12 @@ use crate::delivery::{BatchMemory, OwnedMemory};
 use crate::error::LoaderError;
 use crate::field_error::FieldError;
 use crate::image_output::ImageOutput;
+use crate::mixing::Mixing;
 use crate::schedule::{BatchId, ProngId};
 use ddlp_csd::memory;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::SampleFields;
-use ddlp_pixels::{Field, LABEL};
+use ddlp_pixels::{Field, FieldKind, LABEL};
 use std::sync::Arc;
 
 /// A field as it lies in a batch's memory.
@@ -26,10 +27,11 @@ pub(crate) struct BatchField {
 impl BatchField {
     /// Returns the fields of a run's batches: the image, which prongs prepare, the label, and the fields beside the
     /// dataset, which the host fills.
-    pub fn of_run(image: &ImageOutput, beside: &SampleFields) -> Arc<[Self]> {
+    pub fn of_run(image: &ImageOutput, mixing: Option<&Mixing>, beside: &SampleFields) -> Arc<[Self]> {
         let image = Self { field: image.field(), strides: image.strides() };
         let others = beside.fields().filter(|field| field.name != LABEL).cloned();
-        let filled = std::iter::once(Field::label()).chain(others).map(|field| {
+        let label = mixing.map_or_else(Field::label, Mixing::label);
+        let filled = std::iter::once(label).chain(others).map(|field| {
             let strides = strides(&field.shape);
             Self { field, strides }
         });
@@ -144,8 +146,18 @@ impl Batch {
     }
 
     /// Returns the label (class index) of each row: the elements of the field `label`.
-    pub fn labels(&self) -> &[i64] {
-        self.view(LABEL_AT).as_slice().expect("labels are int64")
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError::DType`] under MixUp or CutMix, which make labels float32:
+    /// [`LoaderBuilder::mixup`](crate::LoaderBuilder::mixup).
+    pub fn labels(&self) -> Result<&[i64], FieldError> {
+        self.view(LABEL_AT).as_slice()
+    }
+
+    /// Returns whether MixUp or CutMix has mixed the samples.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.fields[LABEL_AT].field.kind != FieldKind::Label
     }
 
     /// Returns the field of images.

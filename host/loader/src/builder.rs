@@ -104,6 +104,33 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets α of MixUp: [`LoaderOptions::mixup`]. Mixed labels are the field `label`, float32, with one number for each
+    /// class. Each row is mixed with the row before it in this rank's share of the batch, and the first with the last.
+    /// Default 0: none.
+    pub fn mixup(mut self, alpha: f64) -> Self {
+        self.options.mixup = alpha;
+        self
+    }
+
+    /// Sets α of CutMix: [`LoaderOptions::cutmix`]. With [`mixup`](Self::mixup) too, each batch gets one of the two,
+    /// both equally often. Default 0: none.
+    pub fn cutmix(mut self, alpha: f64) -> Self {
+        self.options.cutmix = alpha;
+        self
+    }
+
+    /// Sets the share of the batches to which MixUp or CutMix is done, from 0 to 1. Default 1.
+    pub fn mix_probability(mut self, share: f64) -> Self {
+        self.options.mix_probability = share;
+        self
+    }
+
+    /// Sets the number of classes of mixed labels. Default: that of the dataset.
+    pub fn classes(mut self, classes: u32) -> Self {
+        self.options.classes = Some(classes);
+        self
+    }
+
     /// Sets the number of samples of a global batch (of all ranks together). Default 256.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.options.batch_size = samples;

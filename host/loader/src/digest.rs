@@ -28,8 +28,12 @@ impl Digest {
     ///
     /// # Errors
     ///
-    /// [`FieldError::OnDevice`] if this process cannot read the images.
+    /// [`FieldError::OnDevice`] if this process cannot read the images; [`FieldError::Mixed`] under MixUp or CutMix: a
+    /// digest is one of samples as they were prepared.
     pub fn update(&mut self, batch: &Batch) -> Result<(), FieldError> {
+        if batch.is_mixed() {
+            return Err(FieldError::Mixed);
+        }
         let images = batch.images();
         self.images.update(batch.sample_ids(), images.bytes()?, images.field().bytes());
         for field in batch.fields().skip(1) {

@@ -34,6 +34,7 @@ use crate::delivery::{
 use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::image_output::ImageOutput;
+use crate::mixing::{BatchMix, Mixing};
 use crate::order::{EpochCut, Orders};
 use crate::plan::PlanRecord;
 use crate::recorder::Recorder;
@@ -41,6 +42,7 @@ use crate::report::{CorruptReport, FaultKind, Report};
 use crate::schedule::{BatchId, CPU, ProngId, ResultUse, Schedule};
 use crate::signal::Signal;
 use crate::usage::{MemoryPeak, ReadSum};
+use ddlp_csd::memory;
 use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
@@ -61,6 +63,8 @@ pub(crate) struct RunTask {
     pub cut: EpochCut,
     /// How images are delivered.
     pub images: ImageOutput,
+    /// How batches are mixed, if they are.
+    pub mixing: Option<Mixing>,
     /// Fields of each batch.
     pub fields: Arc<[BatchField]>,
     /// Fields beside the dataset.
@@ -371,6 +375,25 @@ impl RunTask {
     /// Returns what all samples of an epoch have in common.
     pub fn epoch_context(&self, epoch: u32) -> EpochContext {
         EpochContext { seed: self.seed, epoch }
+    }
+
+    /// Returns the bytes of a batch's rows, as they are delivered.
+    pub fn delivered_bytes(&self, records: &[SampleRecord]) -> usize {
+        records.iter().filter(|record| record.has_row()).count() * self.images.row_bytes()
+    }
+
+    /// Returns what is done to the rows of a batch when it is ready.
+    pub fn mix(&self, id: BatchId, rows: usize) -> BatchMix {
+        self.mixing.as_ref().map_or(BatchMix::Unmixed, |mixing| mixing.draw(id, rows))
+    }
+
+    /// Mixes the rows of a batch, as they are delivered.
+    pub fn mix_images(&self, id: BatchId, rows: &mut [u8]) -> Result<(), LoaderError> {
+        let row_bytes = self.images.row_bytes();
+        self.mix(id, rows.len() / row_bytes).mix_images(&self.images, rows).map_err(|error| LoaderError::System {
+            what: "memory for mixing a batch",
+            source: memory::refused(row_bytes as u64, error.into()),
+        })
     }
 
     /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.

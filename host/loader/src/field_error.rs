@@ -23,6 +23,12 @@ pub enum FieldError {
         /// Name of the field.
         field: String,
     },
+    /// The samples are mixed.
+    #[error(
+        "a digest is one of samples as they were prepared, but those of this batch are mixed: compare runs without \
+             `mixup` and `cutmix`, which do not change what is prepared"
+    )]
+    Mixed,
     /// The elements have another type.
     #[error("field {field} has elements of type {found}, not {asked}: ask for {found}{}", or_option(*asked))]
     DType {

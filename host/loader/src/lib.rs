@@ -32,7 +32,7 @@
 //!     .build()?;
 //! for batch in loader {
 //!     let batch = batch?;
-//!     let (images, labels): (&[f32], &[i64]) = (batch.field("image")?.as_slice()?, batch.labels());
+//!     let (images, labels): (&[f32], &[i64]) = (batch.field("image")?.as_slice()?, batch.labels()?);
 //!     assert_eq!(images.len(), labels.len() * 3 * 224 * 224);
 //! }
 //! # Ok::<(), ddlp_host::LoaderError>(())
@@ -47,7 +47,7 @@
 //!   to a run.
 //! - `forking`: what a forked process needs. `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
-//! - `batch`: a batch and its fields. `image_output`: pixels or floats.
+//! - `batch`: a batch and its fields. `image_output`: pixels or floats. `mixing`: MixUp and CutMix.
 //! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
 //!
 //! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
@@ -72,6 +72,7 @@ mod loader;
 mod max_corrupt;
 mod memory_need;
 mod metrics;
+mod mixing;
 mod opening;
 mod options;
 mod order;

@@ -48,6 +48,17 @@ pub struct LoaderOptions {
     pub layout: ImageLayout,
     /// Mean and standard deviation by which floats are normalised. Default: none, floats from 0 to 1.
     pub normalize: Option<Normalize>,
+    /// MixUp: α of the distribution Beta(α, α) of the weights by which two images and their labels are mixed. With
+    /// [`cutmix`](Self::cutmix) too, each batch gets one of the two. Labels are then float32, one number for each
+    /// class. Default 0: none.
+    pub mixup: f64,
+    /// CutMix: α of the distribution of the share that an image keeps when a rectangle of another one covers it.
+    /// Default 0: none.
+    pub cutmix: f64,
+    /// Share of the batches to which MixUp or CutMix is done, from 0 to 1. Default 1.
+    pub mix_probability: f64,
+    /// Number of classes of mixed labels. Default: that of the dataset.
+    pub classes: Option<u32>,
     /// Samples of a global batch (of all ranks together). Default 256.
     pub batch_size: usize,
     /// Number of epochs. Default 1.
@@ -118,6 +129,10 @@ impl Default for LoaderOptions {
             dtype: DType::default(),
             layout: ImageLayout::default(),
             normalize: None,
+            mixup: 0.0,
+            cutmix: 0.0,
+            mix_probability: 1.0,
+            classes: None,
             batch_size: 256,
             epochs: 1,
             strategy: Strategy::default(),
@@ -159,6 +174,15 @@ impl LoaderOptions {
         check_range("local_world_size", self.local_world_size.into())?;
         check_range("world_size", self.world_size.into())?;
         check_range("window", self.window.unwrap_or(1) as u64)?;
+        check_range("classes", self.classes.unwrap_or(1).into())?;
+        for (name, alpha) in [("mixup", self.mixup), ("cutmix", self.cutmix)] {
+            if !(alpha >= 0.0 && alpha.is_finite()) {
+                return Err(refused(name, &alpha.into()));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.mix_probability) {
+            return Err(refused("mix_probability", &self.mix_probability.into()));
+        }
         let named = self.drives.as_deref().unwrap_or_default();
         if named.len() > DRIVES_MAX {
             let drives = named.len();

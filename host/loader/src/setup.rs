@@ -8,6 +8,7 @@ use crate::error::{DriveError, LoaderError};
 use crate::fetch;
 use crate::image_output::ImageOutput;
 use crate::memory_need::MemoryNeed;
+use crate::mixing::Mixing;
 use crate::opening::open_dataset;
 use crate::options::LoaderOptions;
 use crate::order::EpochCut;
@@ -50,6 +51,8 @@ pub(crate) struct RunSetup {
     pub program: Program,
     /// How images are delivered.
     pub images: ImageOutput,
+    /// How batches are mixed, if they are.
+    pub mixing: Option<Mixing>,
     pub cut: EpochCut,
     pub batches: u32,
     pub layout: SlotLayout,
@@ -125,6 +128,7 @@ impl RunSetup {
             ))
         })?;
         let images = ImageOutput::new(options, shape);
+        let mixing = Mixing::new(options, shape, beside.classes().unwrap_or_else(|| dataset.classes()))?;
         let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, images.row_bytes()) as u64);
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {
@@ -158,6 +162,7 @@ impl RunSetup {
             host,
             program,
             images,
+            mixing,
             cut,
             batches,
             layout,
@@ -185,6 +190,10 @@ impl RunSetup {
         let options = &builder.options;
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
+        if let Some(mixing) = &self.mixing {
+            let bytes = (mixing.label().bytes() as u64).saturating_mul((options.buffers * self.cut.rows()) as u64);
+            need.add(bytes, "labels of one number for each class".into());
+        }
         let threads = ThreadShares::of(options).cpu + self.dataset.fetch_depth().threads;
         match memory::threads_bytes(threads) {
             0 => {}

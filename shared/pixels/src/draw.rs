@@ -15,9 +15,10 @@ pub struct Draw {
     pub sample_id: u64,
 }
 
-/// Last word of each key, which keeps the keys of samples and of epochs apart.
+/// Last word of each key, which keeps the keys of samples, epochs and batches apart.
 const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
 const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
+const BATCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-bat");
 
 /// A source of 64-bit words, and the rules that turn them into numbers.
 pub trait Words {
@@ -44,6 +45,18 @@ pub trait Words {
                 return (product >> 64) as u64;
             }
         }
+    }
+
+    /// Returns a number from 0 to 1 of the distribution Beta(α, α), for a positive α: 1/2 + T / (2 √(2α + T²)), where T
+    /// has Student's distribution with 2α degrees of freedom (Devroye, "Random variate generation in one line of code",
+    /// 1996). T² / 2α is (u^(−1/α) − 1) cos² 2πv (Bailey, 1994), and T has the sign of the cosine. Takes two words.
+    fn beta(&mut self, alpha: f64) -> f64 {
+        // u is above 0, so its power may be infinite, but is a number. No v has a cosine of 0.
+        let (u, v) = (1.0 - self.uniform(), self.uniform());
+        let cosine = libm::cos(2.0 * std::f64::consts::PI * v);
+        let square = (libm::pow(u, -1.0 / alpha) - 1.0) * cosine * cosine;
+        let half = 0.5 / (1.0 + 1.0 / square).sqrt();
+        if cosine > 0.0 { 0.5 + half } else { 0.5 - half }
     }
 }
 
@@ -73,6 +86,11 @@ impl Rng {
         Self::from_key([seed, join(epoch, stream), 0, EPOCH_DOMAIN])
     }
 
+    /// Returns the stream of a rank's share of a batch. No stream of a sample or an epoch equals it.
+    pub fn for_batch(seed: u64, epoch: u32, batch: u32, rank: u32) -> Self {
+        Self::from_key([seed, join(epoch, batch), rank.into(), BATCH_DOMAIN])
+    }
+
     /// See [`Words::below`].
     pub fn below(&mut self, n: u64) -> u64 {
         Words::below(self, n)
@@ -81,6 +99,11 @@ impl Rng {
     /// See [`Words::uniform`].
     pub fn uniform(&mut self) -> f64 {
         Words::uniform(self)
+    }
+
+    /// See [`Words::beta`].
+    pub fn beta(&mut self, alpha: f64) -> f64 {
+        Words::beta(self, alpha)
     }
 }
 
@@ -131,6 +154,49 @@ mod tests {
         assert_eq!(Script(vec![1 << 63]).uniform(), 0.5);
     }
 
+    /// Compares the share of draws below a number with the distribution function, where it has a formula.
+    #[test]
+    fn beta_has_its_distribution() {
+        let half = |x: f64| std::f64::consts::FRAC_2_PI * x.sqrt().asin();
+        let functions: [(f64, &dyn Fn(f64) -> f64); 4] = [
+            (0.5, &half),
+            (1.0, &|x| x),
+            (2.0, &|x| 3.0 * x.powi(2) - 2.0 * x.powi(3)),
+            (3.0, &|x| 10.0 * x.powi(3) - 15.0 * x.powi(4) + 6.0 * x.powi(5)),
+        ];
+        let draws = 40_000;
+        for (alpha, function) in functions {
+            let mut rng = Rng::for_batch(7, 0, 0, 0);
+            let found: Vec<f64> = (0..draws).map(|_| rng.beta(alpha)).collect();
+            for x in [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99] {
+                let share = found.iter().filter(|&&value| value < x).count() as f64 / f64::from(draws);
+                // Four standard deviations of a share are at most 0.01.
+                assert!((share - function(x)).abs() < 0.01, "{alpha}: {share} below {x}, expected {}", function(x));
+            }
+        }
+        // The variance is 1 / (4 (2α + 1)).
+        for alpha in [0.1, 0.2, 0.8, 8.0] {
+            let mut rng = Rng::for_batch(8, 0, 0, 0);
+            let squares: f64 = (0..draws).map(|_| (rng.beta(alpha) - 0.5).powi(2)).sum();
+            let (found, expected) = (squares / f64::from(draws), 0.25 / (2.0 * alpha + 1.0));
+            assert!((found / expected - 1.0).abs() < 0.03, "{alpha}: {found}, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn beta_is_a_number_from_0_to_1_for_every_word_and_every_alpha() {
+        let words = [0, 1 << 62, 1 << 63, 3 << 62, u64::MAX, 0x1234_5678_9ABC_DEF0];
+        for alpha in [f64::MIN_POSITIVE, 1e-9, 0.2, 1.0, 1e9, f64::MAX] {
+            for (u, v) in words.iter().flat_map(|&u| words.map(|v| (u, v))) {
+                let found = Script(vec![u, v]).beta(alpha);
+                assert!((0.0..=1.0).contains(&found), "{alpha}, {u:#x}, {v:#x}: {found}");
+            }
+        }
+        assert_eq!(Script(vec![0, 0]).beta(1.0), 0.5, "u is 1");
+        assert_eq!(Script(vec![1 << 63, 0]).beta(1e-9), 1.0);
+        assert_eq!(Script(vec![1 << 63, 1 << 63]).beta(1e-9), 0.0);
+    }
+
     #[test]
     fn streams_differ_by_every_part_of_their_name() {
         let draw = Draw { seed: 1, epoch: 2, sample_id: 3 };
@@ -143,9 +209,12 @@ mod tests {
             Rng::for_sample(Draw { sample_id: 0, ..draw }, 0).word(),
             Rng::for_epoch(1, 2, 0).word(),
             Rng::for_epoch(1, 2, 1).word(),
+            Rng::for_batch(1, 2, 0, 0).word(),
+            Rng::for_batch(1, 2, 0, 3).word(),
+            Rng::for_batch(1, 2, 1, 0).word(),
         ];
         firsts.sort_unstable();
         firsts.dedup();
-        assert_eq!(firsts.len(), 8);
+        assert_eq!(firsts.len(), 11);
     }
 }

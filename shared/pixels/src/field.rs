@@ -41,7 +41,7 @@ pub enum FieldKind {
     Image,
     /// The class index, [`DType::I64`]. The host takes it from the dataset.
     Label,
-    /// One number or several. The host takes them from a table beside the dataset.
+    /// One number or several. The host takes them from a table beside the dataset, or makes them: mixed labels.
     Vector,
 }
 

@@ -6,8 +6,8 @@
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
 //! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
-//! into floats; only the host does that. A [`Field`] describes what comes out: name, kind, type, layout and shape.
-//! The crate reads no files.
+//! into floats, and [`blend`] mixes images; only the host does that. A [`Field`] describes what comes out: name, kind,
+//! type, layout and shape. The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `plan` (what is read of a sample), `form_image` (images of forms that have a decoder of their own),
@@ -24,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod ability;
+mod blend;
 mod chacha;
 mod color;
 mod compiled;
@@ -72,6 +73,7 @@ pub mod synthetic;
 pub mod warp;
 
 pub use ability::{Ability, AbilityNumber, abilities_without_forms, examples};
+pub use blend::blend;
 pub use compiled::CompiledPipeline;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};

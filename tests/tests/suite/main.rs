@@ -18,6 +18,7 @@ mod first_version;
 mod hosts;
 mod limits;
 mod local;
+mod mixing;
 mod positions;
 mod reading;
 mod stalls;

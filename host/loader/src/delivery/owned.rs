@@ -56,14 +56,25 @@ impl HostValues {
     pub fn new(
         rows: usize,
         row_bytes: usize,
-        values: impl Iterator<Item = impl AsRef<[u8]>>,
+        mut values: impl Iterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Self, TryReserveError> {
+        Self::filled(rows, row_bytes, |_, place| {
+            place.copy_from_slice(values.next().expect("a value for each row").as_ref());
+        })
+    }
+
+    /// Has `fill` make the value of each row, from its number, in bytes that are 0. Fails if the system refuses memory.
+    pub fn filled(
+        rows: usize,
+        row_bytes: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<Self, TryReserveError> {
         let bytes = rows * row_bytes;
         let mut words = Vec::new();
         words.try_reserve_exact(bytes.div_ceil(size_of::<u64>()))?;
         words.resize(bytes.div_ceil(size_of::<u64>()), 0u64);
-        for (place, value) in words.as_mut_bytes()[..bytes].chunks_exact_mut(row_bytes).zip(values) {
-            place.copy_from_slice(value.as_ref());
+        for (row, place) in words.as_mut_bytes()[..bytes].chunks_exact_mut(row_bytes).enumerate() {
+            fill(row, place);
         }
         Ok(Self { words: NonNull::from(Box::leak(words.into_boxed_slice())), bytes })
     }

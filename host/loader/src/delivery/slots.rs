@@ -209,6 +209,15 @@ impl SlotRows {
     pub fn new(table: Arc<SlotTable>, slot: u32, payload: Range<usize>) -> Self {
         Self { table, slot, payload }
     }
+
+    /// Returns the payload for code that changes it before the batch is delivered.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let (address, bytes) = (self.address(), self.payload.len());
+        assert!(self.payload.end <= self.table.slot_bytes(), "the payload lies in the slot");
+        // SAFETY: the slot has these bytes, as checked. Nothing else uses them: the slot belongs to this value alone,
+        // which is borrowed, and the agent does not touch the slot before it is free again.
+        unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), bytes) }
+    }
 }
 
 // SAFETY: a slot stays where it is, and the agent does not touch it before it is free again.

@@ -64,7 +64,7 @@ impl Results {
         let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         self.checks.shared_rows(held.slot, &found)?;
         let memory = SlotRows::new(slots.clone(), held.slot, found.payload);
-        engine.ready_in_slot(*prong, held.id, found.records, Box::new(memory));
+        engine.ready_in_slot(*prong, held.id, found.records, memory);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! target between “all rows are written” and “ready for delivery”.
 
 use super::{BatchPlace, Core, Engine, ReadyBatch};
-use crate::delivery::{BatchBuffer, BatchMemory};
+use crate::delivery::{BatchBuffer, SlotRows};
 use crate::error::LoaderError;
 use crate::order::EpochCut;
 use crate::schedule::{BatchId, ProngId, Room};
@@ -74,18 +74,23 @@ impl Engine {
         prong: ProngId,
         id: BatchId,
         records: Vec<SampleRecord>,
-        buffer: Box<dyn BatchBuffer>,
+        mut buffer: Box<dyn BatchBuffer>,
     ) {
-        let rows = records.iter().filter(|record| record.has_row()).count();
-        match buffer.on_ready(rows * self.task.images.row_bytes()) {
+        let bytes = self.task.delivered_bytes(&records);
+        let mixed = self.task.mix_images(id, &mut buffer.bytes_mut()[..bytes]);
+        match mixed.and_then(|()| buffer.on_ready(bytes).map_err(LoaderError::Delivery)) {
             Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),
-            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(LoaderError::Delivery(error))),
+            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(error)),
         }
     }
 
     /// Makes ready a filled slot whose batch is wanted (see [`Self::executed`]).
-    pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, slot: Box<dyn BatchMemory>) {
-        self.ready(prong, id, records, BatchPlace::Slot, slot);
+    pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, mut slot: SlotRows) {
+        let bytes = self.task.delivered_bytes(&records);
+        match self.task.mix_images(id, &mut slot.bytes_mut()[..bytes]) {
+            Ok(()) => self.ready(prong, id, records, BatchPlace::Slot, Box::new(slot)),
+            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(error)),
+        }
     }
 
     /// Returns a place for a drive's finished batch, if there is one now. Fails when the operating system refuses

@@ -10,7 +10,7 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
-use ddlp_pixels::CorruptReason;
+use ddlp_pixels::{CorruptReason, LABEL};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -96,22 +96,39 @@ impl Engine {
     /// Looks up the names of a batch's corrupt samples, and the values of the fields that the host fills. Fails on a
     /// sample that the policy could not handle, and if the dataset panics: no other prong would learn more from it.
     pub(super) fn look_up(&self, id: BatchId, records: &[SampleRecord]) -> Result<LookedUp, LoaderError> {
-        let look_up = || Ok(LookedUp { corrupt: self.corrupt_samples(id, records)?, filled: self.filled(records)? });
+        let look_up =
+            || Ok(LookedUp { corrupt: self.corrupt_samples(id, records)?, filled: self.filled(id, records)? });
         let looked_up = catch_unwind(AssertUnwindSafe(look_up));
         looked_up.unwrap_or(Err(LoaderError::DatasetPanic { epoch: id.epoch, batch: id.batch }))
     }
 
     /// Returns the values of the fields that the host fills, in the order of the batch's fields: for each row those of
     /// the sample whose image the row has.
-    fn filled(&self, records: &[SampleRecord]) -> Result<Vec<Arc<dyn BatchMemory>>, LoaderError> {
-        let RunTask { dataset, beside, fields, .. } = &self.task;
+    fn filled(&self, id: BatchId, records: &[SampleRecord]) -> Result<Vec<Arc<dyn BatchMemory>>, LoaderError> {
+        let RunTask { dataset, beside, fields, mixing, .. } = &self.task;
         let rows = || records.iter().filter(|record| record.has_row());
         let count = rows().count();
         let fill = |field: &BatchField| -> Result<Arc<dyn BatchMemory>, LoaderError> {
             let field = field.field();
-            let values = match beside.position(&field.name) {
-                Some(at) => HostValues::new(count, field.bytes(), rows().map(|record| beside.value(at, record.index))),
-                None => {
+            let values = match (beside.position(&field.name), mixing) {
+                (at, Some(mixing)) if field.name == LABEL => {
+                    let class = |record: &SampleRecord| {
+                        let label = match at {
+                            Some(at) => {
+                                i64::from_ne_bytes(beside.value(at, record.index).try_into().expect("an int64"))
+                            }
+                            None => i64::from(dataset.label(record.index)),
+                        };
+                        mixing.class(label, || dataset.name(record.index))
+                    };
+                    let classes = rows().map(class).collect::<Result<Vec<u32>, _>>()?;
+                    let mix = mixing.draw(id, count);
+                    HostValues::filled(count, field.bytes(), |row, out| mix.mix_labels(&classes, row, out))
+                }
+                (Some(at), _) => {
+                    HostValues::new(count, field.bytes(), rows().map(|record| beside.value(at, record.index)))
+                }
+                (None, _) => {
                     let labels = rows().map(|record| i64::from(dataset.label(record.index)).to_ne_bytes());
                     HostValues::new(count, field.bytes(), labels)
                 }

@@ -13,10 +13,14 @@ pub const BUFFERS_MAX: u16 = 4096;
 /// Most batches that one drive has in work.
 const DEPTH_MAX: u64 = 32;
 
+/// Most classes of mixed labels. Each label has a number for each class.
+const CLASSES_MAX: u64 = 1 << 20;
+
 /// Least and largest value of each option that is a whole number.
 const RANGES: &[(&str, u64, u64)] = &[
     ("batch_size", 1, ddlp_csd::BATCH_SAMPLES_MAX as u64),
     ("buffers", 2, BUFFERS_MAX as u64),
+    ("classes", 1, CLASSES_MAX),
     ("drive_depth", 1, DEPTH_MAX),
     ("epoch_samples", 1, u32::MAX as u64),
     ("epochs", 1, u32::MAX as u64),
@@ -53,6 +57,8 @@ fn allowed(option: &str) -> Option<String> {
         "max_corrupt" => r#"a number of samples, or a share of the epoch such as "1%""#,
         "drive_timeout_s" | "stall_after_s" => "a number of seconds, 0 or more",
         "throttle" => "a number above 0 and at most 1",
+        "mixup" | "cutmix" => "a number of 0 or more",
+        "mix_probability" => "a number from 0 to 1",
         "shuffle" | "drive_optional" => "true or false",
         "cores" => "numbers of cores",
         "agent" => "the path of a program",

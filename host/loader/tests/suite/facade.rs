@@ -55,7 +55,7 @@ fn rows(batch: &Batch) -> usize {
     assert!(records.iter().all(|record| record.outcome == Outcome::Prepared));
     let fields: Vec<&Field> = batch.fields().collect();
     assert_eq!((fields[0].kind, fields[1].kind), (FieldKind::Image, FieldKind::Label));
-    assert_eq!((images(batch).len(), batch.labels().len()), (batch.len() * fields[0].bytes(), batch.len()));
+    assert_eq!((images(batch).len(), batch.labels().unwrap().len()), (batch.len() * fields[0].bytes(), batch.len()));
     batch.len()
 }
 

@@ -3,6 +3,7 @@
 mod delivery;
 mod facade;
 mod fields;
+mod mixing;
 mod positions;
 
 use ddlp_host::pixels::Pipeline;
