@@ -5,13 +5,13 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use crate::bits::{MAX_WIDTH, Shifts};
+use crate::bits::Shifts;
 use crate::color::{self, Color, NEUTRAL};
 use crate::encode;
 use crate::level::Avx2;
-use crate::patch::{GROUP, PlaneParts, ROWS, Shape};
+use crate::patch::{PlaneParts, ROWS, SLACK, Shape};
 use crate::planes::{Plane, Planes, Row};
-use crate::predict::{self, Predictor};
+use crate::predict::{BEFORE_FIRST, Predictor};
 
 /// Decodes the first `rows` rows of a plane.
 pub fn decode_plane(_: Avx2, parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
@@ -57,13 +57,13 @@ fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &Shape, rows: u
     // Codes first: to take the fields of a row in the loop below would make each row wait for its stores.
     unpack(parts, shape, rows, plane);
     let Some((first, rest)) = plane[..rows].split_first_mut() else { return };
-    *first = predict::first_row(first);
     let neighbours = Neighbours::new(shape.width - 1);
-    let mut above = load(first);
+    let mut above = first_row(differences(first));
+    store(first, above);
     for row in rest {
         let prediction = neighbours.predict::<PREDICTOR>(above);
-        let codes = load(row);
-        above = std::array::from_fn(|half| _mm256_add_epi8(prediction[half], signed(codes[half])));
+        let differences = differences(row);
+        above = [_mm256_add_epi8(prediction[0], differences[0]), _mm256_add_epi8(prediction[1], differences[1])];
         store(row, above);
     }
 }
@@ -75,32 +75,90 @@ fn unpack(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane)
     let mut fields = parts.fields;
     let widths = parts.widths.chunks_exact(shape.pair_widths());
     for (pair, widths) in plane[..rows].chunks_mut(ROWS).zip(widths) {
+        let groups = Groups::new(widths);
         for row in pair {
-            let loaded: &Row = fields.first_chunk().expect("slack follows the fields");
-            let mut begin = 0;
-            for (codes, two) in row.chunks_exact_mut(2 * GROUP).zip(widths) {
-                for (codes, width) in codes.chunks_exact_mut(GROUP).zip([two & 15, two >> 4]) {
-                    let packed = loaded[begin..].first_chunk().expect("eight bytes of at most seven groups before");
-                    let mask = MASKS[usize::from(width)];
-                    codes.copy_from_slice(&_pdep_u64(u64::from_le_bytes(*packed), mask).to_le_bytes());
-                    begin += usize::from(width);
-                }
+            let loaded: &[u8; SLACK] = fields.first_chunk().expect("slack follows the fields");
+            let groups_of_row = row.as_chunks_mut().0.iter_mut().zip(groups.begins).zip(&groups.masks);
+            for ((codes, begin), &mask) in groups_of_row {
+                // The groups before take at most 56 bytes; that they take less than 64 spares a check.
+                let packed = loaded[usize::from(begin % 64)..].first_chunk().expect("eight bytes");
+                *codes = _pdep_u64(u64::from_le_bytes(*packed), mask).to_le_bytes();
             }
-            fields = &fields[begin..];
+            fields = &fields[groups.length..];
         }
     }
 }
 
-/// For each width, eight bytes of ones as wide.
-const MASKS: [u64; MAX_WIDTH as usize + 1] = {
-    let mut masks = [0; MAX_WIDTH as usize + 1];
+/// Where the fields of a row's groups lie.
+struct Groups {
+    /// The byte at which each group begins.
+    begins: [u8; 8],
+    /// For each group, eight bytes of ones as wide as its fields.
+    masks: [u64; 8],
+    /// Bytes of one row.
+    length: usize,
+}
+
+impl Groups {
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn new(widths: &[u8]) -> Self {
+        let packed = match *widths {
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            _ => unreachable!("the widths of a pair of rows take two or four bytes"),
+        };
+        let widths = _pdep_u64(packed.into(), 0x0F * ONES);
+        // Byte i of this product is the sum of the widths up to that of group i; no sum exceeds 64.
+        let ends = widths.wrapping_mul(ONES);
+        let mut masks = [0; 8];
+        for (mask, width) in masks.iter_mut().zip(widths.to_le_bytes()) {
+            *mask = MASKS[usize::from(width % 16)];
+        }
+        Self { begins: (ends << 8).to_le_bytes(), masks, length: (ends >> 56) as usize }
+    }
+}
+
+/// A word whose bytes are 1.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// For each width, eight bytes of ones as wide. Widths above 8 do not occur; that the table has them spares a check.
+const MASKS: [u64; 16] = {
+    let mut masks = [0; 16];
     let mut width = 0;
-    while width < masks.len() {
-        masks[width] = ((1 << width) - 1) * 0x0101_0101_0101_0101;
+    while width <= 8 {
+        masks[width] = ((1 << width) - 1) * ONES;
         width += 1;
     }
     masks
 };
+
+/// Returns the first row of a patch: each pixel is the sum of the differences up to its column.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn first_row(differences: Halves) -> Halves {
+    let sums = [sums_in_lanes(differences[0]), sums_in_lanes(differences[1])];
+    // What each lane of 16 columns adds to those after it.
+    let ends = _mm256_set1_epi8(15);
+    let lanes = [_mm256_shuffle_epi8(sums[0], ends), _mm256_shuffle_epi8(sums[1], ends)];
+    let start = _mm256_set1_epi8(BEFORE_FIRST as i8);
+    let both = _mm256_add_epi8(start, _mm256_add_epi8(lanes[0], _mm256_permute2x128_si256::<0x01>(lanes[0], lanes[0])));
+    let before = [
+        _mm256_add_epi8(start, _mm256_permute2x128_si256::<0x08>(lanes[0], lanes[0])),
+        _mm256_add_epi8(both, _mm256_permute2x128_si256::<0x08>(lanes[1], lanes[1])),
+    ];
+    [_mm256_add_epi8(sums[0], before[0]), _mm256_add_epi8(sums[1], before[1])]
+}
+
+/// Returns the sums of the bytes up to each byte, in each lane of 16 bytes.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn sums_in_lanes(bytes: __m256i) -> __m256i {
+    let sums = _mm256_add_epi8(bytes, _mm256_slli_si256::<1>(bytes));
+    let sums = _mm256_add_epi8(sums, _mm256_slli_si256::<2>(sums));
+    let sums = _mm256_add_epi8(sums, _mm256_slli_si256::<4>(sums));
+    _mm256_add_epi8(sums, _mm256_slli_si256::<8>(sums))
+}
 
 /// The two halves of a row.
 type Halves = [__m256i; 2];
@@ -112,6 +170,14 @@ fn signed(codes: __m256i) -> __m256i {
     let magnitudes = _mm256_and_si256(_mm256_srli_epi16::<1>(codes), _mm256_set1_epi8(0x7F));
     let signs = _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_and_si256(codes, _mm256_set1_epi8(1)));
     _mm256_xor_si256(magnitudes, signs)
+}
+
+/// Returns the differences that the codes of a row stand for.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn differences(codes: &Row) -> Halves {
+    let codes = load(codes);
+    [signed(codes[0]), signed(codes[1])]
 }
 
 /// Which columns have no neighbour on a side.
@@ -171,7 +237,7 @@ impl Neighbours {
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn load(row: &Row) -> Halves {
-    [0, 32].map(|begin| load_half(row, begin))
+    [load_half(row, 0), load_half(row, 32)]
 }
 
 /// Loads 32 columns from column `begin` on.
@@ -205,7 +271,8 @@ fn write_rows(
         let mut begin = columns.start;
         let mut blocks = pixels[..3 * columns.len()].chunks_exact_mut(3 * 32);
         for block in &mut blocks {
-            let channels = planes.each_ref().map(|plane| load_half(&plane[y], begin));
+            let [red, green, blue] = planes.each_ref().map(|plane| &plane[y]);
+            let channels = [load_half(red, begin), load_half(green, begin), load_half(blue, begin)];
             write_block(channels, color, block);
             begin += 32;
         }
@@ -213,19 +280,36 @@ fn write_rows(
     }
 }
 
-/// For each channel and each third of the 48 bytes of 16 pixels, the column that each byte shows, or 128 if the byte
+/// For each third of the 48 bytes of 16 pixels and each channel, the column that each byte shows, or 128 if the byte
 /// belongs to another channel. Twice, for the two halves of a vector.
 const PIXELS: [[[u8; 32]; 3]; 3] = {
     let mut pixels = [[[128; 32]; 3]; 3];
     let mut byte = 0;
     while byte < 48 {
         let column = (byte / 3) as u8;
-        pixels[byte % 3][byte / 16][byte % 16] = column;
-        pixels[byte % 3][byte / 16][byte % 16 + 16] = column;
+        pixels[byte / 16][byte % 3][byte % 16] = column;
+        pixels[byte / 16][byte % 3][byte % 16 + 16] = column;
         byte += 1;
     }
     pixels
 };
+
+/// Returns the bytes of one third of 16 pixels, in each half of a vector.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn third([red, green, blue]: [__m256i; 3], columns: &[[u8; 32]; 3]) -> __m256i {
+    let red = _mm256_shuffle_epi8(red, load_columns(&columns[0]));
+    let green = _mm256_shuffle_epi8(green, load_columns(&columns[1]));
+    let blue = _mm256_shuffle_epi8(blue, load_columns(&columns[2]));
+    _mm256_or_si256(_mm256_or_si256(red, green), blue)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn load_columns(columns: &[u8; 32]) -> __m256i {
+    // SAFETY: the columns are the 32 bytes of a vector.
+    unsafe { _mm256_loadu_si256(columns.as_ptr().cast()) }
+}
 
 /// Writes 32 pixels.
 #[inline]
@@ -237,15 +321,9 @@ fn write_block([red, green, blue]: [__m256i; 3], color: Color, block: &mut [u8])
     };
     let channels = [_mm256_add_epi8(red, base), green, _mm256_add_epi8(blue, base)];
     // Each vector: a third of the first 16 pixels' bytes, and the same third of the other 16.
-    let [a, b, c] = [0, 1, 2].map(|third| {
-        let [red, green, blue] = [0, 1, 2].map(|channel| {
-            let columns = &PIXELS[channel][third];
-            // SAFETY: the columns are the 32 bytes of a vector.
-            let columns = unsafe { _mm256_loadu_si256(columns.as_ptr().cast()) };
-            _mm256_shuffle_epi8(channels[channel], columns)
-        });
-        _mm256_or_si256(_mm256_or_si256(red, green), blue)
-    });
+    let a = third(channels, &PIXELS[0]);
+    let b = third(channels, &PIXELS[1]);
+    let c = third(channels, &PIXELS[2]);
     let vectors = [
         _mm256_permute2x128_si256::<0x20>(a, b),
         _mm256_permute2x128_si256::<0x30>(c, a),

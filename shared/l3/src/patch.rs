@@ -14,7 +14,7 @@ pub const HEAD: usize = 4;
 /// Each patch has a multiple of this many bytes.
 pub const ALIGNMENT: usize = 4;
 /// How many bytes must follow the bytes of a patch in memory, so that a decoder may load whole vectors.
-pub const SLACK: usize = 64;
+pub const SLACK: usize = 72;
 
 /// What the image's header and the patch's place in the image say about a patch.
 #[derive(Clone, Copy, Debug)]
@@ -127,9 +127,9 @@ pub fn decode_plane<F: Fields>(parts: &PlaneParts<'_>, shape: &Shape, rows: usiz
             let differences = unpack::<F>(widths, &mut fields);
             *row = match above {
                 None => predict::first_row(&differences),
-                Some(above) => predict::row(&differences, &parts.predictor.below(&above, last)),
+                Some(above) => predict::row(&differences, &parts.predictor.below(&above)),
             };
-            above = Some(*row);
+            above = Some(predict::with_edges(row, last));
         }
     }
 }

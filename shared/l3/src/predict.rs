@@ -34,41 +34,47 @@ impl Predictor {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Predicts the row below `above`, in a patch whose last column is `last`.
+    /// Predicts the row below `above`.
     #[inline(always)]
-    pub fn below(self, above: &Row, last: usize) -> Row {
+    pub fn below(self, above: &WithEdges) -> Row {
+        let [left, top, right] = [0, 1, 2].map(|begin| &above[begin..begin + MAX_SIDE]);
         match self {
-            Self::Top => *above,
-            Self::TopLeft => to_left(above),
-            Self::TopRight => to_right(above, last),
-            Self::LeftMean => mean(&to_left(above), above),
-            Self::RightMean => mean(above, &to_right(above, last)),
-            Self::OuterMean => mean(&to_left(above), &to_right(above, last)),
-            Self::Smooth => mean(above, &mean(&to_left(above), &to_right(above, last))),
+            Self::Top => of(|x| top[x]),
+            Self::TopLeft => of(|x| left[x]),
+            Self::TopRight => of(|x| right[x]),
+            Self::LeftMean => of(|x| mean(left[x], top[x])),
+            Self::RightMean => of(|x| mean(top[x], right[x])),
+            Self::OuterMean => of(|x| mean(left[x], right[x])),
+            Self::Smooth => of(|x| mean(top[x], mean(left[x], right[x]))),
         }
     }
 }
 
-/// Returns each pixel's neighbour to the left.
-#[inline(always)]
-fn to_left(row: &Row) -> Row {
-    let mut left = *row;
-    left[1..].copy_from_slice(&row[..MAX_SIDE - 1]);
-    left
-}
+/// A row with a pixel more on each side, which are the neighbours of the patch's first and last columns.
+pub type WithEdges = [u8; MAX_SIDE + 2];
 
-/// Returns each pixel's neighbour to the right.
+/// Puts the neighbours of the first and the last column beside a row.
 #[inline(always)]
-fn to_right(row: &Row, last: usize) -> Row {
-    let mut right = *row;
-    right[..MAX_SIDE - 1].copy_from_slice(&row[1..]);
-    right[last] = row[last];
-    right
+pub fn with_edges(row: &Row, last: usize) -> WithEdges {
+    let mut with_edges = [0; MAX_SIDE + 2];
+    with_edges[0] = row[0];
+    with_edges[1..=MAX_SIDE].copy_from_slice(row);
+    with_edges[last + 2] = row[last];
+    with_edges
 }
 
 #[inline(always)]
-fn mean(a: &Row, b: &Row) -> Row {
-    std::array::from_fn(|x| (u16::from(a[x]) + u16::from(b[x])).div_ceil(2) as u8)
+fn of(pixel: impl Fn(usize) -> u8) -> Row {
+    let mut row = [0; MAX_SIDE];
+    for (x, row) in row.iter_mut().enumerate() {
+        *row = pixel(x);
+    }
+    row
+}
+
+#[inline(always)]
+fn mean(a: u8, b: u8) -> u8 {
+    (u16::from(a) + u16::from(b)).div_ceil(2) as u8
 }
 
 /// What the pixel left of a patch's first row is taken to be.
@@ -77,8 +83,9 @@ pub const BEFORE_FIRST: u8 = 128;
 /// Returns the first row of a patch as differences from the pixel to the left.
 #[inline(always)]
 pub fn first_differences(row: &Row) -> Row {
-    let mut left = to_left(row);
+    let mut left = *row;
     left[0] = BEFORE_FIRST;
+    left[1..].copy_from_slice(&row[..MAX_SIDE - 1]);
     differences(row, &left)
 }
 
@@ -96,7 +103,7 @@ pub fn first_row(differences: &Row) -> Row {
 /// 4, …
 #[inline(always)]
 pub fn differences(row: &Row, prediction: &Row) -> Row {
-    std::array::from_fn(|x| {
+    of(|x| {
         let difference = row[x].wrapping_sub(prediction[x]) as i8;
         (difference << 1 ^ difference >> 7) as u8
     })
@@ -105,7 +112,7 @@ pub fn differences(row: &Row, prediction: &Row) -> Row {
 /// Does the opposite of `differences`.
 #[inline(always)]
 pub fn row(differences: &Row, prediction: &Row) -> Row {
-    std::array::from_fn(|x| prediction[x].wrapping_add(signed(differences[x])))
+    of(|x| prediction[x].wrapping_add(signed(differences[x])))
 }
 
 /// Returns the difference that a code stands for, modulo 256.

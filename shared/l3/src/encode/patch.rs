@@ -3,24 +3,29 @@
 use crate::bits::Fields;
 use crate::color::{self, Color};
 use crate::patch::{ALIGNMENT, GROUP, HEAD, ROWS, Shape};
-use crate::planes::{MAX_SIDE, Plane, Planes, Row};
-use crate::predict::{self, Predictor};
+use crate::planes::{self, MAX_SIDE, Planes, Row};
+use crate::predict::{self, Predictor, WithEdges};
+
+/// A plane whose rows have their edges beside them.
+type Plane = [WithEdges; MAX_SIDE];
 
 /// Encodes a patch.
 #[inline(always)]
 pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
-    let minus_green = |plane| color::minus_green(&planes[plane], &planes[1], shape.height);
-    let differences;
+    let [red, green, blue] = planes;
+    let green_with_edges = with_edges(green, shape);
     let (color, planes) = if shape.channels == 1 {
-        (Color::Plain, [&planes[0]].to_vec())
+        (Color::Plain, vec![with_edges(red, shape)])
     } else {
-        differences = [minus_green(0), minus_green(2)];
-        let least = |planes: [&Plane; 2]| planes.iter().map(|plane| cost(plane, Predictor::Top, shape)).sum::<usize>();
-        if least([&planes[0], &planes[2]]) <= least([&differences[0], &differences[1]]) {
-            (Color::Plain, planes.iter().collect())
-        } else {
-            (Color::MinusGreen, vec![&differences[0], &planes[1], &differences[1]])
-        }
+        let plain = [with_edges(red, shape), with_edges(blue, shape)];
+        let minus_green = |plane| with_edges(&color::minus_green(plane, green, shape.height), shape);
+        let differences = [minus_green(red), minus_green(blue)];
+        let cost = |planes: &[Plane; 2]| planes.iter().map(|plane| cost(plane, Predictor::Top, shape)).sum::<usize>();
+        let (color, [first, last]) = match cost(&plain) <= cost(&differences) {
+            true => (Color::Plain, plain),
+            false => (Color::MinusGreen, differences),
+        };
+        (color, vec![first, green_with_edges, last])
     };
     let mut head = [0; HEAD];
     head[HEAD - 1] = color as u8;
@@ -36,6 +41,15 @@ pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
     bytes
 }
 
+#[inline(always)]
+fn with_edges(plane: &planes::Plane, shape: &Shape) -> Plane {
+    let mut with_edges = [[0; MAX_SIDE + 2]; MAX_SIDE];
+    for (with_edges, row) in with_edges.iter_mut().zip(plane).take(shape.height) {
+        *with_edges = predict::with_edges(row, shape.width - 1);
+    }
+    with_edges
+}
+
 /// Returns the predictor with which a plane takes the fewest bytes.
 #[inline(always)]
 fn cheapest(plane: &Plane, shape: &Shape) -> Predictor {
@@ -46,13 +60,11 @@ fn cheapest(plane: &Plane, shape: &Shape) -> Predictor {
 /// Returns the bytes that the fields of a plane take.
 #[inline(always)]
 fn cost(plane: &Plane, predictor: Predictor, shape: &Shape) -> usize {
-    (0..shape.height)
-        .step_by(ROWS)
-        .map(|y| {
-            let (rows, codes) = pair(plane, predictor, shape, y);
-            rows * widths(&codes).into_iter().map(usize::from).sum::<usize>()
-        })
-        .sum()
+    let pair = |y| {
+        let (rows, codes) = pair(plane, predictor, shape, y);
+        rows * ones(&codes).count_ones() as usize
+    };
+    (0..shape.height).step_by(ROWS).map(pair).sum()
 }
 
 /// Appends a plane's widths and fields.
@@ -60,15 +72,19 @@ fn cost(plane: &Plane, predictor: Predictor, shape: &Shape) -> usize {
 fn pack<F: Fields>(plane: &Plane, predictor: Predictor, shape: &Shape, all_widths: &mut Vec<u8>, fields: &mut Vec<u8>) {
     for y in (0..shape.height).step_by(ROWS) {
         let (rows, codes) = pair(plane, predictor, shape, y);
-        let widths = widths(&codes);
+        let widths = ones(&codes).to_le_bytes().map(|ones| ones.count_ones() as u8);
         let twos = widths.chunks_exact(2).map(|two| two[0] | two[1] << 4);
         all_widths.extend(twos.take(shape.pair_widths()));
         for codes in &codes[..rows] {
-            for (codes, width) in codes.chunks_exact(GROUP).zip(widths) {
-                let word = u64::from_le_bytes(codes.try_into().expect("a group"));
-                fields.extend_from_slice(&F::squeeze(word, width).to_le_bytes());
-                fields.truncate(fields.len() - GROUP + usize::from(width));
+            // Each group writes eight bytes, of which the next group overwrites those that the width leaves out.
+            let mut packed = [0; MAX_SIDE + GROUP];
+            let mut length = 0;
+            for (codes, width) in codes.as_chunks().0.iter().zip(widths) {
+                let bytes = F::squeeze(u64::from_le_bytes(*codes), width).to_le_bytes();
+                packed[length..length + GROUP].copy_from_slice(&bytes);
+                length += usize::from(width);
             }
+            fields.extend_from_slice(&packed[..length]);
         }
     }
 }
@@ -79,27 +95,34 @@ fn pair(plane: &Plane, predictor: Predictor, shape: &Shape, y: usize) -> (usize,
     let rows = ROWS.min(shape.height - y);
     let mut codes = [[0; MAX_SIDE]; ROWS];
     for (codes, y) in codes.iter_mut().zip(y..shape.height) {
-        let row = &plane[y];
+        let row = plane[y][1..].first_chunk().expect("a row between its edges");
         *codes = match y.checked_sub(1) {
             None => predict::first_differences(row),
-            Some(above) => predict::differences(row, &predictor.below(&plane[above], shape.width - 1)),
+            Some(above) => predict::differences(row, &predictor.below(&plane[above])),
         };
-        codes[shape.width..].fill(0);
+        if shape.width < MAX_SIDE {
+            codes[shape.width..].fill(0);
+        }
     }
     (rows, codes)
 }
 
-/// Returns the width of each group of columns: the bits of its largest code.
+/// Returns in each byte ones as wide as the largest code of a group.
 #[inline(always)]
-fn widths(codes: &[Row; ROWS]) -> [u8; MAX_SIDE / GROUP] {
-    std::array::from_fn(|group| {
-        let word = |codes: &Row| u64::from_le_bytes(codes[group * GROUP..][..GROUP].try_into().expect("a group"));
-        let mut bits = word(&codes[0]) | word(&codes[1]);
+fn ones(codes: &[Row; ROWS]) -> u64 {
+    let [first, second] = codes.each_ref().map(|row| row.as_chunks::<GROUP>().0);
+    let mut ones = [0; MAX_SIDE / GROUP];
+    for ((ones, first), second) in ones.iter_mut().zip(first).zip(second) {
+        let mut bits = u64::from_le_bytes(*first) | u64::from_le_bytes(*second);
         bits |= bits >> 32;
         bits |= bits >> 16;
         bits |= bits >> 8;
-        (u8::BITS - (bits as u8).leading_zeros()) as u8
-    })
+        *ones = bits as u8;
+    }
+    let mut ones = u64::from_le_bytes(ones);
+    ones |= ones >> 1 & 0x7F7F_7F7F_7F7F_7F7F;
+    ones |= ones >> 2 & 0x3F3F_3F3F_3F3F_3F3F;
+    ones | ones >> 4 & 0x0F0F_0F0F_0F0F_0F0F
 }
 
 #[cfg(test)]
