@@ -1,13 +1,14 @@
-//! Size and speed of lossless formats on one core, in one run: L3 with each set of vector instructions, the `png` crate,
-//! QOI and ZPNG, beside a copy of the pixels.
+//! Size and speed of lossless formats on one core, in one run: L3 with each set of vector instructions, the `png`
+//! crate, QOI and ZPNG, beside a copy of the pixels.
 //!
 //! ```text
 //! cargo bench -p ddlp-l3 -- FOLDER    # the PNG files of a folder, all RGB or gray with 8 bits
 //! cargo bench -p ddlp-l3              # one made image of 2048×1024
 //! ```
 //!
-//! Speeds are bytes of pixels per second of processor time. Each round runs every codec once over all images, so that whatever slows the
-//! machine down meets all of them. Every decoder writes interleaved pixels, and L3 checks its checksums.
+//! Speeds are bytes of pixels per second of processor time. Each round runs every codec once over all images, so
+//! that whatever slows the machine down meets all of them. Every decoder writes interleaved pixels, and L3 checks
+//! its checksums.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -99,11 +100,14 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Works on the image with a number; a decoder writes its pixels.
+type Pass<'a> = Box<dyn FnMut(usize, &mut [u8]) + 'a>;
+
 /// What is measured: a name, the encoded bytes of all images if it makes any, and one pass over an image.
 struct Subject<'a> {
     name: String,
     bytes: Option<usize>,
-    pass: Box<dyn FnMut(usize, &mut [u8]) + 'a>,
+    pass: Pass<'a>,
     seconds: Vec<f64>,
 }
 

@@ -42,6 +42,14 @@ pub fn write_rgb(
     unsafe { write_rows(planes, color, columns, rows, target, stride) }
 }
 
+/// Asks the processor to bring bytes into its cache of the second level.
+pub fn prefetch(_: Avx2, bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        // SAFETY: each processor with AVX2 has the instruction, and the pointer is that of the line.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
+    }
+}
+
 /// Encodes a patch.
 pub fn encode_patch(_: Avx2, planes: &Planes, shape: &Shape) -> Vec<u8> {
     #[target_feature(enable = "avx2,bmi2")]

@@ -168,6 +168,8 @@ impl Worker<'_> {
     fn decode_patch(&mut self, column: usize, row: usize, bytes: &[u8], pixels: &mut [u8]) -> Result<(), Error> {
         let patch = row * self.index.columns() + column;
         let (shape, length) = (self.index.shape(patch), self.index.length(patch));
+        // The next patch is about as long. Memory delivers it while this one is decoded.
+        self.level.prefetch(&bytes[length..bytes.len().min(2 * length)]);
         self.index.check(patch, &bytes[..length])?;
         let bytes = if bytes.len() >= length + SLACK {
             bytes

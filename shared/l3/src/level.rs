@@ -119,6 +119,17 @@ impl Level {
         }
     }
 
+    /// Asks the processor to bring bytes into its cache.
+    pub(crate) fn prefetch(self, bytes: &[u8]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(proof) => avx2::prefetch(proof.avx2(), bytes),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(proof) => avx2::prefetch(proof, bytes),
+            Self::Base => {}
+        }
+    }
+
     /// Encodes a patch.
     pub(crate) fn encode_patch(self, planes: &Planes, shape: &Shape) -> Vec<u8> {
         match self {
