@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::color::{Color, NEUTRAL};
 use crate::level::Avx512;
 use crate::patch::{GROUP, PlaneParts, ROWS, Shape};
-use crate::planes::{Plane, Planes, Row};
+use crate::planes::{MAX_SIDE, Plane, Planes, Row};
 use crate::predict::{BEFORE_FIRST, Predictor};
 
 /// A word whose bytes are 0 to 7.
@@ -251,28 +251,41 @@ fn write_rows(
         Color::Plain => 0,
         Color::MinusGreen => u64::MAX,
     };
-    let neutral = _mm512_set1_epi8(NEUTRAL as i8);
     let shift = _mm512_add_epi8(load(&COLUMNS), _mm512_set1_epi8(columns.start as i8));
     for (y, pixels) in rows.zip(target.chunks_mut(stride)) {
-        let [red, green, blue] = planes.each_ref().map(|plane| load(&plane[y]));
-        let base = _mm512_maskz_sub_epi8(base_mask, green, neutral);
-        let (red, blue) = (_mm512_add_epi8(red, base), _mm512_add_epi8(blue, base));
-        let [red, green, blue] = match columns.start {
-            0 => [red, green, blue],
-            _ => [red, green, blue].map(|channel| _mm512_permutexvar_epi8(shift, channel)),
-        };
-        let vectors = PIXELS.each_ref().map(|(from_two, column, is_third)| {
-            let two = _mm512_permutex2var_epi8(red, load(from_two), green);
-            _mm512_mask_permutexvar_epi8(two, *is_third, load(column), blue)
-        });
-        for (pixels, vector) in pixels[..3 * columns.len()].chunks_mut(64).zip(vectors) {
-            match <&mut Row>::try_from(&mut *pixels) {
-                Ok(whole) => store(whole, vector),
-                // SAFETY: the mask selects as many bytes as `pixels` has.
-                Err(_) => unsafe {
-                    _mm512_mask_storeu_epi8(pixels.as_mut_ptr().cast(), u64::MAX >> (64 - pixels.len()), vector);
-                },
-            }
+        let mut channels = [load(&planes[0][y]), load(&planes[1][y]), load(&planes[2][y])];
+        let base = _mm512_maskz_sub_epi8(base_mask, channels[1], _mm512_set1_epi8(NEUTRAL as i8));
+        channels[0] = _mm512_add_epi8(channels[0], base);
+        channels[2] = _mm512_add_epi8(channels[2], base);
+        if columns.len() == MAX_SIDE {
+            let (thirds, _) = pixels.as_chunks_mut();
+            store(&mut thirds[0], third(channels, &PIXELS[0]));
+            store(&mut thirds[1], third(channels, &PIXELS[1]));
+            store(&mut thirds[2], third(channels, &PIXELS[2]));
+            continue;
+        }
+        for channel in &mut channels {
+            *channel = _mm512_permutexvar_epi8(shift, *channel);
+        }
+        for (pixels, indices) in pixels[..3 * columns.len()].chunks_mut(64).zip(&PIXELS) {
+            store_begin(pixels, third(channels, indices));
         }
     }
+}
+
+/// Returns 64 of the 192 bytes of 64 pixels.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi2")]
+fn third([red, green, blue]: [__m512i; 3], (from_two, column, is_third): &(Row, Row, u64)) -> __m512i {
+    let two = _mm512_permutex2var_epi8(red, load(from_two), green);
+    _mm512_mask_permutexvar_epi8(two, *is_third, load(column), blue)
+}
+
+/// Stores as many bytes as `bytes` has: 1 to 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi2")]
+fn store_begin(bytes: &mut [u8], vector: __m512i) {
+    let mask = u64::MAX >> (64 - bytes.len());
+    // SAFETY: the mask selects as many bytes as there are.
+    unsafe { _mm512_mask_storeu_epi8(bytes.as_mut_ptr().cast(), mask, vector) }
 }

@@ -109,10 +109,29 @@ const TOO_LONG: &str = "its length differs from what its widths say";
 
 /// Returns the bytes of a plane's fields, or nothing if a width is too large.
 fn fields_bytes(widths: &[u8], shape: &Shape) -> Option<usize> {
-    let sum = |widths: &[u8]| widths.iter().map(|&two| usize::from(two & 15) + usize::from(two >> 4)).sum::<usize>();
     let (pairs, single) = widths.split_at(shape.height / ROWS * shape.pair_widths());
-    let fits = widths.iter().fold(true, |fits, &two| fits & (two & 15 <= MAX_WIDTH) & (two >> 4 <= MAX_WIDTH));
-    fits.then(|| ROWS * sum(pairs) + sum(single))
+    Some(ROWS * sum(pairs)? + sum(single)?)
+}
+
+/// Returns the sum of widths, or nothing if one is too large.
+fn sum(widths: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const FOUR_BITS: u64 = 0x0F * ONES;
+    const HIGHEST_BITS: u64 = 0x80 * ONES;
+    // Added to a width above 8, this sets the highest bit of its byte.
+    const LIMIT: u64 = (0x7F - MAX_WIDTH as u64) * ONES;
+    let (words, rest) = widths.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let (mut sum, mut too_large) = (0, 0);
+    for word in words.iter().chain([&last]) {
+        let word = u64::from_le_bytes(*word);
+        let (even, odd) = (word & FOUR_BITS, word >> 4 & FOUR_BITS);
+        // The highest byte of a product with ones is the sum of the bytes.
+        sum += (even + odd).wrapping_mul(ONES) >> 56;
+        too_large |= (even + LIMIT) | (odd + LIMIT);
+    }
+    (too_large & HIGHEST_BITS == 0).then_some(sum as usize)
 }
 
 /// Decodes the first `rows` rows of a plane.
