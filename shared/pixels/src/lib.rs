@@ -13,9 +13,9 @@
 //! (other formats), `plan` (what is read of a sample), `form_image` (images of forms that have a decoder of their own),
 //! `raw` (uncompressed pixels), `rows` (pixels in bands), `planar` (images of three planes), `interleave` (planes to
 //! RGB pixels), `mirror` (rows of pixels), [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready
-//! for samples), `steps` (which operations one pass does together), `passes` (which pixels each pass computes), `resize`
-//! (from bands to the output), [`warp`] (rotations and the like) and `level` (which vector instructions the processor
-//! has).
+//! for samples), `steps` (which operations one pass does together), `passes` (which pixels each pass computes),
+//! `resize` (from bands to the output), [`warp`] (rotations and the like) and `level` (which vector instructions the
+//! processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
