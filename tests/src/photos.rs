@@ -47,6 +47,11 @@ pub fn image(number: u32, (width, height): (u32, u32), options: &JpegOptions) ->
     jpeg(&pixels, width, height, options).expect("a scene is encodable")
 }
 
+/// Returns scene `number` as a PPM file.
+pub fn lossless(number: u32, (width, height): (u32, u32)) -> Vec<u8> {
+    [format!("P6 {width} {height} 255\n").as_bytes(), &scene(width, height, 3, number)].concat()
+}
+
 impl Photos {
     /// Makes `count` good images in three classes.
     pub fn new(count: u32) -> Self {

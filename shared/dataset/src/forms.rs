@@ -5,6 +5,7 @@ mod dispatch;
 mod form;
 mod indexed;
 mod kept;
+mod l3;
 mod planar;
 mod raw;
 mod rows;
@@ -30,6 +31,8 @@ macro_rules! with_forms {
             2 indexed Indexed,
             /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
             3 raw Raw,
+            /// The pixels of a lossless image in L3, of which a crop reads and decodes only its patches.
+            5 l3 L3,
             /// 8-bit RGB in three planes.
             1 planar Planar,
         }

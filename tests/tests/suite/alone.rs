@@ -5,7 +5,7 @@ use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LoaderOptions, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
-use ddlp_tests::photos::Photos;
+use ddlp_tests::photos::{Photos, lossless};
 use ddlp_tests::proxy::{Fate, Pdu, Proxy, Way};
 use ddlp_tests::runs::{Run, chain, loader};
 use nix::sys::signal::Signal;
@@ -140,8 +140,10 @@ fn a_record_that_is_read_by_itself_counts() {
 /// A fetched sample that cannot be rendered is read again, which would count.
 #[test]
 fn samples_of_every_form_are_read_once() {
-    let photos = Photos::with_sizes(24, |index| (320 + index % 9, 240 + index % 7));
-    for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
+    let size = |index| (320 + index % 9, 240 + index % 7);
+    let (photos, scans) = (Photos::with_sizes(24, size), Photos::of(24, |index| lossless(index, size(index))));
+    let jpegs = [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows].map(|form| (&photos, form));
+    for (photos, form) in jpegs.into_iter().chain([(&scans, StoredForm::L3)]) {
         let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
         let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
         let [file, drive] = [pack, agent.url().into()].map(|place| Run::of(loader(&place).strategy(Strategy::Cpu)));

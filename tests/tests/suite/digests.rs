@@ -1,9 +1,9 @@
 //! Pixels never depend on which prong prepares a batch, or how.
 
-use ddlp_dataset::pack::{PackFormat, StoredForm};
+use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
 use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
 use ddlp_pixels::Pipeline;
-use ddlp_tests::photos::Photos;
+use ddlp_tests::photos::{Photos, lossless};
 use ddlp_tests::runs::{Run, loader, local};
 use std::path::Path;
 
@@ -72,6 +72,29 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
             for strategy in [Strategy::Cpu, Strategy::Csd, Strategy::Ordered] {
                 assert_eq!(run(&pack, strategy), expected, "{name} by {strategy}");
             }
+        }
+    }
+}
+
+#[test]
+fn pixels_of_lossless_images_do_not_depend_on_how_they_are_stored() {
+    let photos = Photos::of(30, |index| lossless(index, (97 + index * 13 % 300, 64 + index * 29 % 200)));
+    let run = |dataset: &Path, strategy| {
+        let builder = loader(dataset).strategy(strategy).pipeline(Pipeline::imagenet_train());
+        let run = match strategy {
+            Strategy::Cpu => Run::of(builder),
+            _ => Run::of(builder.drive(local(LocalResults::Shared))),
+        };
+        run.assert_exactly_once(1, 30);
+        assert!(run.troubles().is_empty(), "{dataset:?}: {:?}", run.report.faults);
+        run.digest
+    };
+    let expected = run(&photos.folder(), Strategy::Cpu);
+    for form in [StoredForm::Kept, StoredForm::Raw, StoredForm::L3] {
+        let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
+        assert_eq!(Pack::open(&pack).unwrap().record(7).unwrap().form, form);
+        for strategy in [Strategy::Cpu, Strategy::Csd, Strategy::Ordered] {
+            assert_eq!(run(&pack, strategy), expected, "{form:?} by {strategy}");
         }
     }
 }

@@ -17,11 +17,12 @@ fn abilities_of_forms_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 4] = [
+const EXPECTED: [&str; 5] = [
     "0301 dc330cdb89a60d8b samples of the form planar",
     "0302 986aa2318583e4e8 samples of the form indexed",
     "0303 f7b5b42a4f2b7e0f samples of the form raw",
     "0304 461944c873afcd9b samples of the form rows",
+    "0305 7804d505d64cdceb samples of the form l3",
 ];
 
 #[test]

@@ -6,6 +6,7 @@ mod faults;
 mod forms;
 mod hostile;
 mod joining;
+mod l3;
 mod large;
 mod losses;
 mod making;

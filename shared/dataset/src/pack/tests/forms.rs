@@ -79,7 +79,7 @@ fn pipelines() -> [Pipeline; 4] {
 #[test]
 fn numbers_and_names_of_forms_stay() {
     let forms: BTreeMap<u8, &str> = StoredForm::ALL.iter().map(|&form| (form as u8, form.name())).collect();
-    assert_eq!(forms, BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows")]));
+    assert_eq!(forms, BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows"), (5, "l3")]));
 }
 
 #[test]
