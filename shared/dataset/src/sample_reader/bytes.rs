@@ -33,7 +33,8 @@ impl BytesRead {
 
     /// Adds a sample of which something was read.
     pub(crate) fn count_sample(&mut self, header: &Header) {
-        self.sample_bytes += header.bytes.end - header.bytes.start;
+        // A header may name more bytes than there are.
+        self.sample_bytes = self.sample_bytes.saturating_add(header.bytes.end - header.bytes.start);
     }
 
     /// Adds a read. `bytes` of its bytes belong to samples.

@@ -153,9 +153,9 @@ fn a_crop_reads_only_its_patches() {
         prepare(&mut reader, &pack, 0, pipeline, 0).unwrap();
         reader.take_read().bytes - index
     };
-    // The crop touches two of fifteen rows of patches.
+    // The crop touches 4 of 240 patches.
     let part = read(&Pipeline::of([CenterCrop::to(100).into()]));
-    assert!(part * 15 < 2 * all + all / 2, "{part} of {all} bytes");
+    assert!(part > 0 && part * 40 < all, "{part} of {all} bytes");
     let most = read(&Pipeline::of([Resize::to(100).into(), CenterCrop::to(100).into()]));
     assert!((all - all / 100..=all).contains(&most), "{most} of {all} bytes");
 }
