@@ -2,6 +2,7 @@
 //!
 //! - [`pack`], [`inspect`], [`verify`]: packs.
 //! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
+//! - [`show`]: contact sheets of what a pipeline makes.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - [`top`]: what loaders and agents do now.
 //! - [`mod@bench`]: measurements, printed with machine and revision.
@@ -27,6 +28,7 @@ mod progress;
 mod report;
 mod run;
 mod sample_data;
+mod show;
 mod text;
 mod top;
 mod verify;
@@ -89,6 +91,7 @@ enum DdlpCommand {
     Pack(pack::PackArgs),
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
+    Show(show::ShowArgs),
     Run(Box<run::RunArgs>),
     Devices(devices::DevicesArgs),
     Top(top::TopArgs),
@@ -161,6 +164,7 @@ fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Endin
         DdlpCommand::Pack(args) => pack::pack(&args, interrupt),
         DdlpCommand::Inspect(args) => inspect::inspect(&args),
         DdlpCommand::Verify(args) => verify::verify(&args, interrupt),
+        DdlpCommand::Show(args) => show::show(&args),
         DdlpCommand::Run(args) => run::run(&args, interrupt),
         DdlpCommand::Devices(args) => devices::devices(&args),
         DdlpCommand::Top(args) => top::top(&args),

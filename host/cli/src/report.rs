@@ -10,7 +10,7 @@
 
 mod axis;
 mod derived;
-mod html;
+pub mod html;
 mod rates;
 mod tables;
 mod timeline;

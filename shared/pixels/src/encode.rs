@@ -1,9 +1,11 @@
-//! A JPEG encoder for demo data, tests and tools. The encoder is libjpeg-turbo's, and writes every layout that the
+//! Encoders for demo data, tests and tools. The JPEG encoder is libjpeg-turbo's, and writes every layout that the
 //! decoder has to read.
 
 use crate::error::PixelError;
 use crate::jpeg::exif;
 use crate::jpeg::ffi::{self, EncodeInput, EncodeParams, color_space};
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, ImageEncoder};
 
 /// Colours and subsampling of the file. They fix the input's bytes per pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,4 +140,19 @@ pub fn jpeg(pixels: &[u8], width: u32, height: u32, options: &JpegOptions) -> Re
     params.restart_rows = options.restart_rows;
     params.restart_mcus = options.restart_mcus.min(u16::MAX.into());
     ffi::encode(params, EncodeInput { pixels, app1: &app1 })
+}
+
+/// Encodes rows of RGB pixels, stored without gaps, as a PNG.
+///
+/// Returns an error if `pixels` has the wrong length or there is no pixel.
+pub fn png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, PixelError> {
+    let expected = u128::from(width) * u128::from(height) * 3;
+    if pixels.len() as u128 != expected || pixels.is_empty() {
+        let message = format!("{} bytes are not {width}x{height} pixels of 3", pixels.len());
+        return Err(PixelError::Unsupported { message });
+    }
+    let mut file = Vec::new();
+    let written = PngEncoder::new(&mut file).write_image(pixels, width, height, ExtendedColorType::Rgb8);
+    written.map_err(|error| PixelError::Unsupported { message: error.to_string() })?;
+    Ok(file)
 }
