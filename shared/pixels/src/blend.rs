@@ -1,7 +1,7 @@
 //! Blends images as MixUp does, in every type of elements. Only the host does that, with the images of a batch.
 //!
-//! Bytes are blended in fixed point, floats of 32 bits by torchvision's formula. Floats of 16 bits are blended as floats
-//! of 32 bits, and rounded once.
+//! Bytes are blended in fixed point, floats of 32 bits by torchvision's formula. Floats of 16 bits are blended as
+//! floats of 32 bits, and rounded once.
 
 #![allow(unsafe_code)]
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 mod augmentations;
 mod auto_augment;
+mod by_chance;
 mod center_crop;
 mod color_jitter;
 mod first_form;

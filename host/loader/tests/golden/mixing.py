@@ -67,7 +67,8 @@ def main():
         found, labels = mixed(mixup, images.float() / 255, {"lam": weight})
         print(f"mixup:{weight}", bits(found, "<f4"))
         print(f"labels:{weight}", bits(labels, "<f4"))
-    for steps, center in [(0, (3, 2)), (9000, (0, 0)), (16384, (6, 4)), (25000, (4, 1)), (32000, (2, 2)), (32768, (1, 1))]:
+    centers = {0: (3, 2), 9000: (0, 0), 16384: (6, 4), 25000: (4, 1), 32000: (2, 2), 32768: (1, 1)}
+    for steps, center in centers.items():
         weight = steps / 32768
         params = cut(cutmix, weight, center)
         found, labels = mixed(cutmix, images, params)

@@ -1,49 +1,24 @@
 //! torchvision's `RandomAutocontrast`.
 
-use super::{Cutout, Effects, MakeArea, Operate, Scratch, check_probability};
-use crate::draw::Words;
+use super::{Cutout, MakeArea, Scratch, by_chance::by_chance};
 use crate::error::PixelError;
 use crate::geometry::Rect;
-use serde::{Deserialize, Serialize};
 
-/// Stretches each channel to the whole range of values at random.
-///
-/// A value v becomes ⌊255 (v − least) / (most − least)⌋, where least and most are the channel's smallest and largest
-/// values in the image. A channel with one value stays as it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomAutocontrast {
-    /// Probability of stretching.
-    #[serde(default = "default_probability")]
-    pub p: f64,
-}
-
-fn default_probability() -> f64 {
-    0.5
+by_chance! {
+    /// Stretches each channel to the whole range of values at random.
+    ///
+    /// A value v becomes ⌊255 (v − least) / (most − least)⌋, where least and most are the channel's smallest and
+    /// largest values in the image. A channel with one value stays as it is.
+    RandomAutocontrast {
+        /// Probability of stretching.
+        p = 0.5
+    }
+    adds Autocontrast
 }
 
 /// Stretches each channel to the whole range of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Autocontrast;
-
-impl Operate for RandomAutocontrast {
-    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
-
-    fn check(&self) -> Result<(), String> {
-        check_probability(self.p)
-    }
-
-    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
-        Ok(before)
-    }
-
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        if words.uniform() < self.p {
-            effects.add(Autocontrast);
-        }
-        Ok(())
-    }
-}
 
 impl MakeArea for Autocontrast {
     fn needs(&self, _made: Rect, (width, height): (u32, u32)) -> Rect {

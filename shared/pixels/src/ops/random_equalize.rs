@@ -1,50 +1,25 @@
 //! torchvision's `RandomEqualize`.
 
-use super::{Cutout, Effects, MakeArea, Operate, Scratch, check_probability};
-use crate::draw::Words;
+use super::{Cutout, MakeArea, Scratch, by_chance::by_chance};
 use crate::error::PixelError;
 use crate::geometry::Rect;
-use serde::{Deserialize, Serialize};
 
-/// Equalises the histogram of each channel at random.
-///
-/// The step of a channel is the number of its values that are smaller than the largest one, divided by 255 and rounded
-/// down. A value becomes ⌊(n + ⌊step / 2⌋) / step⌋, at most 255, where n of the channel's values are smaller. A channel
-/// whose step is 0 stays as it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomEqualize {
-    /// Probability of equalising.
-    #[serde(default = "default_probability")]
-    pub p: f64,
-}
-
-fn default_probability() -> f64 {
-    0.5
+by_chance! {
+    /// Equalises the histogram of each channel at random.
+    ///
+    /// The step of a channel is the number of its values that are smaller than the largest one, divided by 255 and
+    /// rounded down. A value becomes ⌊(n + ⌊step / 2⌋) / step⌋, at most 255, where n of the channel's values are
+    /// smaller. A channel whose step is 0 stays as it is.
+    RandomEqualize {
+        /// Probability of equalising.
+        p = 0.5
+    }
+    adds Equalize
 }
 
 /// Equalises the histogram of each channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Equalize;
-
-impl Operate for RandomEqualize {
-    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
-
-    fn check(&self) -> Result<(), String> {
-        check_probability(self.p)
-    }
-
-    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
-        Ok(before)
-    }
-
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        if words.uniform() < self.p {
-            effects.add(Equalize);
-        }
-        Ok(())
-    }
-}
 
 impl MakeArea for Equalize {
     fn needs(&self, _made: Rect, (width, height): (u32, u32)) -> Rect {

@@ -1,46 +1,21 @@
 //! torchvision's `RandomVerticalFlip`.
 
-use super::{Cutout, Effects, MakeArea, Operate, Scratch, check_probability};
-use crate::draw::Words;
+use super::{Cutout, MakeArea, Scratch, by_chance::by_chance};
 use crate::error::PixelError;
 use crate::geometry::Rect;
-use serde::{Deserialize, Serialize};
 
-/// Mirrors top to bottom at random.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomVerticalFlip {
-    /// Probability of mirroring.
-    #[serde(default = "default_probability")]
-    pub p: f64,
-}
-
-fn default_probability() -> f64 {
-    0.5
+by_chance! {
+    /// Mirrors top to bottom at random.
+    RandomVerticalFlip {
+        /// Probability of mirroring.
+        p = 0.5
+    }
+    adds VerticalFlip
 }
 
 /// Mirrors top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VerticalFlip;
-
-impl Operate for RandomVerticalFlip {
-    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
-
-    fn check(&self) -> Result<(), String> {
-        check_probability(self.p)
-    }
-
-    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
-        Ok(before)
-    }
-
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        if words.uniform() < self.p {
-            effects.add(VerticalFlip);
-        }
-        Ok(())
-    }
-}
 
 impl MakeArea for VerticalFlip {
     /// Returns the rows that are made and those that they come from.

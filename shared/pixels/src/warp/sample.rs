@@ -38,6 +38,26 @@ impl View<'_> {
         (row * i64::from(self.columns) + column) as usize * 3
     }
 
+    /// Returns the values of a pixel, of the one to its right, of the one below it, and of the one to the right of the
+    /// latter: each in the lower bytes, red in the lowest. Returns `None` if one of them lies outside the image, or if
+    /// the last one is the last of all: its values are read with the byte behind them.
+    #[inline(always)]
+    fn corners(&self, x: i64, y: i64) -> Option<[u32; 4]> {
+        // A place below 0 is a large number without a sign.
+        let [last_x, last_y] = [self.size.0, self.size.1].map(|length| u64::from(length.saturating_sub(1)));
+        if x as u64 >= last_x || y as u64 >= last_y {
+            return None;
+        }
+        let at = self.index(x, y);
+        let two = |at: usize| {
+            let bytes = self.pixels.get(at..at + 7)?.first_chunk::<7>()?;
+            let [r, g, b, right_r, right_g, right_b, behind] = *bytes;
+            Some([u32::from_le_bytes([r, g, b, right_r]), u32::from_le_bytes([right_r, right_g, right_b, behind])])
+        };
+        let ([left, right], [lower_left, lower_right]) = (two(at)?, two(at + self.columns as usize * 3)?);
+        Some([left, right, lower_left, lower_right])
+    }
+
     /// Returns a pixel, or `fill` for one outside the image.
     fn pixel(&self, x: i64, y: i64, fill: [u8; 3]) -> [u8; 3] {
         if !self.has(x, y) {
@@ -126,18 +146,42 @@ fn nearest(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8
 
 #[inline(always)]
 fn bilinear(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8; 3]]) {
-    let stride = from.columns as usize * 3;
-    for (pixel, (&place_x, &place_y)) in out.iter_mut().zip(of_x.iter().zip(of_y)) {
-        let (x, y) = (place_x >> PLACE_BITS, place_y >> PLACE_BITS);
-        let (right, lower) = ((place_x & (ONE - 1)) as u32, (place_y & (ONE - 1)) as u32);
-        let weights = [(ONE as u32 - right, right), (ONE as u32 - lower, lower)];
-        *pixel = if from.has(x, y) && from.has(x + 1, y + 1) {
-            let at = from.index(x, y);
-            let sums = blend(weights, [at, at + stride].map(|at| &from.pixels[at..at + 6]));
-            sums.map(|sum| ((sum + (1 << (2 * PLACE_BITS - 1))) >> (2 * PLACE_BITS)) as u8)
-        } else {
-            at_edge(from, weights, (x, y), fill)
-        };
+    let (mut corners, mut outside) = ([[0; BLOCK]; 4], 0u64);
+    for at in 0..out.len() {
+        match from.corners(of_x[at] >> PLACE_BITS, of_y[at] >> PLACE_BITS) {
+            Some(values) => (0..4).for_each(|corner| corners[corner][at] = values[corner]),
+            None => outside |= 1 << at,
+        }
+    }
+    if outside.count_ones() as usize != out.len() {
+        let mut block = [[0; 3]; BLOCK];
+        blend_block(&corners, [of_x, of_y].map(|places| places.map(|place| (place & (ONE - 1)) as i32)), &mut block);
+        out.copy_from_slice(&block[..out.len()]);
+    }
+    while outside != 0 {
+        let at = outside.trailing_zeros() as usize;
+        out[at] = at_edge(from, [of_x[at], of_y[at]], fill);
+        outside &= outside - 1;
+    }
+}
+
+/// Blends the four pixels around each place. `corners` has the values of the upper left, upper right, lower left and
+/// lower right pixels: see [`View::corners`]. `right` and `lower` are the distances from the left and the upper pixels.
+#[inline(always)]
+fn blend_block(corners: &[[u32; BLOCK]; 4], [right, lower]: [[i32; BLOCK]; 2], out: &mut [[u8; 3]; BLOCK]) {
+    let mut planes = [[0; BLOCK]; 3];
+    for (plane, shift) in planes.iter_mut().zip([0, 8, 16]) {
+        for at in 0..BLOCK {
+            let [upper_left, upper_right, lower_left, lower_right] =
+                [0, 1, 2, 3].map(|corner| (corners[corner][at] >> shift & 255) as i32);
+            let above = (upper_left << PLACE_BITS) + (upper_right - upper_left) * right[at];
+            let below = (lower_left << PLACE_BITS) + (lower_right - lower_left) * right[at];
+            let sum = (above << PLACE_BITS) + (below - above) * lower[at];
+            plane[at] = ((sum + (1 << (2 * PLACE_BITS - 1))) >> (2 * PLACE_BITS)) as u8;
+        }
+    }
+    for at in 0..BLOCK {
+        out[at] = [planes[0][at], planes[1][at], planes[2][at]];
     }
 }
 
@@ -153,10 +197,14 @@ fn blend([(left, right), (upper, lower)]: PixelWeights, [upper_row, lower_row]: 
     })
 }
 
-/// Returns the value of a place where some of the four pixels lie outside the image. As torchvision does it: the image
-/// is blended with black there, and the result with the fill colour, by the same weight.
-#[cold]
-fn at_edge(from: &View<'_>, weights: PixelWeights, (x, y): (i64, i64), fill: [u8; 3]) -> [u8; 3] {
+/// Returns the value of a place where some of the four pixels lie outside the image, or at its end. As torchvision does
+/// it: the image is blended with black there, and the result with the fill colour, by the same weight.
+fn at_edge(from: &View<'_>, place: [i64; 2], fill: [u8; 3]) -> [u8; 3] {
+    let [x, y] = place.map(|place| place >> PLACE_BITS);
+    if !(-1..i64::from(from.size.0)).contains(&x) || !(-1..i64::from(from.size.1)).contains(&y) {
+        return fill;
+    }
+    let weights = place.map(|place| (place & (ONE - 1)) as u32).map(|part| (ONE as u32 - part, part));
     let rows = [y, y + 1].map(|y| [x, x + 1].map(|x| from.pixel(x, y, [0; 3])));
     let sums = blend(weights, [rows[0].as_flattened(), rows[1].as_flattened()]);
     let [across, down] = weights;
