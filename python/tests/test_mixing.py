@@ -15,7 +15,7 @@ def loader(dataset, **options):
 
 
 def batches(*arguments, **options):
-    with loader(*arguments, buffers=20, **options) as all_of:
+    with loader(*arguments, buffers=40, **options) as all_of:
         return list(all_of)
 
 
