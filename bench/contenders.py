@@ -47,6 +47,8 @@ ENVIRONMENTS = {
     "dali": [["numpy", "nvidia-dali-cuda120"]],
     "tf": [["tensorflow-cpu"]],
     "torch": [["numpy", "torch", "torchvision", "webdataset", "mosaicml-streaming"]],
+    # For bench/recipe.
+    "torchvision": [["numpy", "pillow", "torch", "torchvision"]],
     "ffcv": [["setuptools<70", "wheel", "pybind11", "numba", "torch", "opencv-python-headless", "pillow",
               "terminaltables", "fastargs", "assertpy", "tqdm", "psutil", "pytorch_pfn_extras"],
              ["--no-build-isolation", "--no-deps", "ffcv"]],

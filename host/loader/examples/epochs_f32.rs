@@ -24,7 +24,7 @@ struct Arguments {
     /// A pack, an image folder, CIFAR's binary files, tar shards, or the address of the drive that alone holds the
     /// dataset
     dataset: PathBuf,
-    /// imagenet-train, imagenet-val or cifar-train; also selects the mean and deviation for normalisation
+    /// imagenet-train, imagenet-val, cifar-train, or a TOML file; also selects the mean and deviation for normalisation
     #[arg(long, default_value = "imagenet-train")]
     pipeline: String,
     /// Samples of an epoch; a smaller dataset is repeated [default: as many as the dataset has]
@@ -52,8 +52,7 @@ struct TimedEpoch {
 
 fn main() -> anyhow::Result<()> {
     let options = Arguments::parse();
-    let pipeline = Pipeline::named(&options.pipeline)
-        .with_context(|| format!("there is no pipeline {}; known: {:?}", options.pipeline, Pipeline::NAMES))?;
+    let pipeline = pipeline(&options.pipeline)?;
     let (normalize, note) = match options.pipeline.as_str() {
         "cifar-train" => (CIFAR, "padded, cropped and flipped, not resized"),
         _ => (Normalize::IMAGENET, "decodes and reads only the pixels that a crop needs; antialiased bilinear"),
@@ -64,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     let start = || {
         Loader::builder()
             .dataset(dataset.clone())
-            .pipeline(pipeline)
+            .pipeline(pipeline.clone())
             .dtype(DType::F32)
             .layout(ImageLayout::Nchw)
             .normalize(normalize)
@@ -79,6 +78,16 @@ fn main() -> anyhow::Result<()> {
     timed.drain(..options.warmup as usize);
     println!("{}", described(&options, dataset.kind(), note, samples, &timed)?);
     Ok(())
+}
+
+/// Returns a built-in pipeline, or reads one from a file.
+fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
+    if let Some(pipeline) = Pipeline::named(name) {
+        return Ok(pipeline);
+    }
+    let text = std::fs::read_to_string(name)
+        .with_context(|| format!("{name} is no pipeline of {:?}, and no file", Pipeline::NAMES))?;
+    Pipeline::from_toml(&text).with_context(|| format!("{name} is not a valid pipeline"))
 }
 
 /// Times this many epochs, and returns when the last of them ends.
