@@ -129,7 +129,7 @@ impl SamplePreparer {
         let own = stored_at(dataset, sample_id);
         let draw = context.draw(sample_id);
         let made = fetched.and_then(|fetched| self.render(fetched, draw, row));
-        match made.map_or_else(|| self.attempt_after(fetched, dataset, own, draw, row), Ok) {
+        match made.map_or_else(|| self.attempt(dataset, own, draw, row), Ok) {
             Ok(Made { warned }) => Ok(Some(SampleRecord { sample_id, index: own, outcome: Outcome::Prepared, warned })),
             Err(failure) => match self.after_failure(is_over, dataset, (own, draw), row, failure) {
                 Err(_) if is_over() => Ok(None),
@@ -248,19 +248,7 @@ impl SamplePreparer {
     /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
     /// memory that the panic interrupted.
     fn attempt(&mut self, dataset: &dyn Dataset, index: u64, draw: Draw, row: &mut [u8]) -> Result<Made, Failure> {
-        self.attempt_after(None, dataset, index, draw, row)
-    }
-
-    /// Makes an attempt as [`attempt`](Self::attempt) does, at a sample that may have been fetched in vain.
-    fn attempt_after(
-        &mut self,
-        fetched: Option<&FetchedSample>,
-        dataset: &dyn Dataset,
-        index: u64,
-        draw: Draw,
-        row: &mut [u8],
-    ) -> Result<Made, Failure> {
-        let read_and_decode = || self.read_and_decode(fetched, dataset, index, draw, &mut *row);
+        let read_and_decode = || self.read_and_decode(dataset, index, draw, &mut *row);
         let attempted = catch_unwind(AssertUnwindSafe(read_and_decode));
         attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
@@ -278,19 +266,13 @@ impl SamplePreparer {
 
     fn read_and_decode(
         &mut self,
-        fetched: Option<&FetchedSample>,
         dataset: &dyn Dataset,
         index: u64,
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
         let Self { pipeline, preparer, reader, agreed, .. } = self;
-        let (sample, drawn) = (StoredAt { dataset, index }, Drawn { pipeline, draw });
-        let prepared = match fetched {
-            Some(fetched) => reader.prepare_after(fetched, sample, preparer, drawn, row),
-            None => reader.prepare(sample, preparer, drawn, row),
-        };
-        match prepared {
+        match reader.prepare(StoredAt { dataset, index }, preparer, Drawn { pipeline, draw }, row) {
             Ok(prepared) => Ok(Made::of(prepared)),
             Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
         }

@@ -77,6 +77,8 @@ pub struct SampleReader {
     read: BytesRead,
     /// Samples that came damaged over a network and, when they were read again, intact.
     healed: u64,
+    /// Whether the sample that was rendered last had been fetched, and had come damaged.
+    has_fetched_damage: bool,
 }
 
 impl SampleReader {
@@ -125,7 +127,9 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, SampleError> {
+        let has_fetched_damage = std::mem::take(&mut self.has_fetched_damage);
         let Self { bytes, notes, reads, plan, decoders, times, read, healed, .. } = self;
+        let healed_before = *healed;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
@@ -148,7 +152,12 @@ impl SampleReader {
             self.bytes = Vec::new();
         }
         match rendered? {
-            Rendered::Done(prepared) => Ok(prepared),
+            Rendered::Done(prepared) => {
+                if has_fetched_damage && self.healed == healed_before {
+                    self.healed += 1;
+                }
+                Ok(prepared)
+            }
             Rendered::NeedsFile => {
                 let message = "the stored bytes are damaged, and this form has no file to decode instead".to_owned();
                 Err(PixelError::Malformed { message }.into())
@@ -156,30 +165,8 @@ impl SampleReader {
         }
     }
 
-    /// Prepares a sample as [`prepare`](Self::prepare) does, after it was fetched in vain. If it came damaged then and
-    /// comes intact now, it counts as [healed](Self::take_healed).
-    ///
-    /// # Panics
-    ///
-    /// As [`prepare`](Self::prepare).
-    pub fn prepare_after(
-        &mut self,
-        fetched: &FetchedSample,
-        sample: StoredAt<'_, dyn Dataset + '_>,
-        preparer: &mut Preparer,
-        drawn: Drawn<'_>,
-        out: &mut [u8],
-    ) -> Result<Prepared, SampleError> {
-        let before = self.healed;
-        let prepared = self.prepare(sample, preparer, drawn, out)?;
-        if fetched.is_damaged() && self.healed == before {
-            self.healed += 1;
-        }
-        Ok(prepared)
-    }
-
-    /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare)
-    /// finds out why, or makes the pixels from the whole file. `sample` and `drawn` are those that were fetched.
+    /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare),
+    /// called next, finds out why, or makes the pixels from the whole file. `drawn` is that of the fetch.
     ///
     /// # Panics
     ///
@@ -191,6 +178,7 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Option<Prepared> {
+        self.has_fetched_damage = fetched.is_damaged();
         let mut watch = Watch::start(self.times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
         let source = fetched.source(&mut plan)?;
@@ -199,7 +187,11 @@ impl SampleReader {
         watch.has_prepared();
         match rendered {
             Ok(Rendered::Done(prepared)) => Some(prepared),
-            Ok(Rendered::NeedsFile) | Err(_) => None,
+            Ok(Rendered::NeedsFile) => None,
+            Err(error) => {
+                self.has_fetched_damage = matches!(error, PixelError::Checksum { .. });
+                None
+            }
         }
     }
 }
