@@ -2,7 +2,7 @@
 
 use ddlp_dataset::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
-    Silence, Stored, Unavailable,
+    Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use std::fs::Metadata;
@@ -129,8 +129,8 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.left_out_names()
     }
 
-    fn silence(&self) -> Silence {
-        self.dataset.silence()
+    fn silences(&self) -> Silences {
+        self.dataset.silences()
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {

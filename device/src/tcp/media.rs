@@ -34,8 +34,8 @@ impl Media {
         &self.slots
     }
 
-    /// Returns the status for a read that failed. Says whether the storage fails at these bytes, or the pack is not the
-    /// one that was opened, so that a host can tell damage from a pack that was cut short or replaced.
+    /// Returns the status of a failed read: Namespace Not Ready if the pack is no longer the one that was opened,
+    /// otherwise Unrecovered Read Error. So a host can tell damage from a pack that was cut short or replaced.
     pub fn status_of(&self, region: BlockNamespace, error: &io::Error) -> Status {
         let is_changed = || error.kind() == io::ErrorKind::UnexpectedEof || self.dataset.check_damage().is_err();
         match region {

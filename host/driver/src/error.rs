@@ -83,10 +83,12 @@ impl DriverError {
         matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
 
-    /// Returns the reason of a loss without the words around it; of any other error, its text.
+    /// Returns only the reason of a lost connection, and only what timed out after how long; of any other error, the
+    /// whole message.
     pub fn reason(&self) -> String {
         match self {
             Self::Lost { reason, .. } => reason.clone(),
+            Self::TimedOut { what, after, .. } => format!("{what} timed out after {after:?}"),
             error => error.to_string(),
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
 //! - `fetching`: the fetch stage, if the dataset's reads have latency.
-//! - `holder`: what the run records when the drive that holds the dataset is silent, or samples come damaged from it.
+//! - `holder`: what the run records when the drive that holds the dataset is silent, or samples arrive damaged from it.
 //! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
 //! - `consumer`: delivery of batches, and records of their samples. `drives`: what drives report of themselves.
 
@@ -155,7 +155,7 @@ pub(crate) struct Core {
     doubts: HashMap<BatchId, Doubt>,
     /// For each drive, the number of refuted verdicts that its thread has not taken yet.
     refuted: HashMap<ProngId, u32>,
-    /// What was recorded of the silence of the drive that holds the dataset.
+    /// What was recorded of the silences of the drive that holds the dataset.
     pub silence: SilenceRecord,
 }
 

@@ -290,7 +290,7 @@ impl Loader {
                 // A finished batch may have to make way for the one that the consumer waits for.
                 self.engine.wake_cpu();
             }
-            let silent = self.engine.watch_silence(&mut core);
+            let silence = self.engine.watch_silence(&mut core);
             let waited = asked.waited + begun.elapsed();
             if !self.has_named_kept
                 && waited >= self.stall_after.min(KEPT_AFTER)
@@ -303,8 +303,8 @@ impl Loader {
                 asked.warned_at = waited;
                 // Naming a sample may read from the disk that causes the stall.
                 drop(core);
-                let cpu = match silent {
-                    Some(silent) => format!("the CPU waits for its dataset: {silent}"),
+                let cpu = match silence {
+                    Some(silence) => format!("the CPU waits for its dataset: {silence}"),
                     None => self.describe_cpu(),
                 };
                 core = self.engine.lock();

@@ -4,6 +4,7 @@ use crate::delivery::SlotTable;
 use crate::engine::Engine;
 use crate::report::Report;
 use crate::state::LoaderState;
+use ddlp_dataset::Silence;
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub struct Progress {
     pub images: u64,
     /// Seconds since the first batch was asked for.
     pub elapsed_s: f64,
-    /// Seconds of these in which the drive that holds the dataset did not answer.
+    /// Part of `elapsed_s` in which the drive that holds the dataset did not answer.
     pub silent_s: f64,
     /// The drive that holds the dataset, and how long it has not answered, in words; `None` if it answers.
     pub silence: Option<String>,
@@ -106,7 +107,7 @@ impl ProgressHandle {
 
     /// Returns the progress of the run now.
     pub fn snapshot(&self) -> Progress {
-        let silence = self.engine.task.dataset.silence();
+        let silences = self.engine.task.dataset.silences();
         let core = self.engine.lock();
         let epoch = core.schedule.progress();
         let prongs = core.recorder.prongs().into_iter().enumerate().map(|(prong, report)| ProngProgress {
@@ -126,8 +127,8 @@ impl ProgressHandle {
             tail: epoch.tail,
             images: core.recorder.images(),
             elapsed_s: core.recorder.now(),
-            silent_s: silence.total.as_secs_f64(),
-            silence: silence.now.map(|silent| silent.to_string()),
+            silent_s: silences.total.as_secs_f64(),
+            silence: silences.now.as_ref().map(with_time_left),
             prongs: prongs.collect(),
             ready: core.ready.len(),
             free_buffers: self.engine.target.free(),
@@ -135,5 +136,32 @@ impl ProgressHandle {
             faults: core.recorder.fault_count(),
             corrupt: core.recorder.corrupt_count(),
         }
+    }
+}
+
+/// Says how long a silence has lasted, and how soon it ends the run.
+fn with_time_left(silence: &Silence) -> String {
+    let left_s = silence.left().as_secs_f64().ceil();
+    format!("{silence}; without an answer, the run ends in {left_s:.0} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_time_of_a_silence_and_the_time_left_add_up_to_the_patience() {
+        let patience = Duration::from_secs(60);
+        let silence = |ms| {
+            let lasts = Duration::from_millis(ms);
+            with_time_left(&Silence { drive: "tcp://x".into(), lasts, patience, failure: None })
+        };
+        let said = |lasts, left| {
+            format!("the drive tcp://x has not answered for {lasts} s; without an answer, the run ends in {left} s")
+        };
+        assert_eq!(silence(1_003), said(1, 59));
+        assert_eq!(silence(12_000), said(12, 48));
+        assert_eq!(silence(61_000), said(61, 0));
     }
 }

@@ -101,8 +101,8 @@ impl Recorder {
         record.working.insert(id, now);
     }
 
-    /// Leaves a time that has just passed out of the prong's busy time.
-    pub fn leave_out(&mut self, prong: ProngId, seconds: f64) {
+    /// Excludes the last `seconds` from the prong's busy time.
+    pub fn exclude(&mut self, prong: ProngId, seconds: f64) {
         let now = self.now();
         let record = &mut self.prongs[prong];
         record.busy_since = (record.busy_since + seconds).min(now);
@@ -355,7 +355,7 @@ mod tests {
         recorder.start();
         let id = BatchId { epoch: 0, batch: 0 };
         recorder.claimed(0, id);
-        recorder.leave_out(0, 3600.0);
+        recorder.exclude(0, 3600.0);
         recorder.released(0, id, true);
         let busy_s = recorder.report().prongs[0].busy_s;
         assert!((0.0..3600.0).contains(&busy_s), "{busy_s}");

@@ -129,15 +129,15 @@ pub struct CorruptReport {
 #[serde(into = "&'static str")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A drive, or the path to it, is lost.
+    /// A drive, or the path to it, is lost, or the drive that holds the dataset does not answer.
     Lost,
-    /// A drive did not answer in time.
+    /// A command to a drive was not answered in time.
     Timeout,
     /// A drive answered a command with an error.
     Status,
     /// This machine refused memory for a drive's result.
     Memory,
-    /// A drive's result was damaged, or contradicts the CPU's.
+    /// A drive's result, or a sample read from a drive, arrived damaged; or the result contradicts the CPU's.
     Damaged,
     /// A batch took far longer than earlier ones.
     Slow,
@@ -202,7 +202,7 @@ pub struct FaultReport {
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
-    /// Kind.
+    /// What kind of fault or recovery this is.
     pub kind: FaultKind,
     /// Description in words.
     pub what: String,

@@ -245,8 +245,7 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// Records that the prong had to wait during the batches that it has begun, for something that its own speed does
-    /// not change: their times do not show its rate.
+    /// Marks the prong's begun batches as delayed by something else: their times do not count towards its rate.
     pub fn disturbed(&mut self, prong: ProngId) {
         self.prongs[prong].disturb();
     }

@@ -207,8 +207,8 @@ impl SamplePreparer {
         self.reader.take_read()
     }
 
-    /// Returns the number of samples since the last call that came damaged over a network and, when they were read
-    /// again, intact.
+    /// Returns the number of samples since the last call that arrived damaged over a network and were intact when they
+    /// were read again.
     pub fn take_healed(&mut self) -> u64 {
         self.reader.take_healed()
     }

@@ -54,7 +54,7 @@ pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 pub use sample_reader::{
     BytesRead, Drawn, ExtentRead, FetchedSample, SampleError, SampleReader, SampleToFetch, StageTimes, StoredAt,
 };
-pub use silence::{Silence, SilenceWatch, Silent};
+pub use silence::{Silence, SilenceWatch, Silences};
 pub use sources::*;
 
 use ddlp_pixels::Source;
@@ -238,8 +238,8 @@ pub trait Dataset: Send + Sync {
     fn interrupt(&self) {}
 
     /// Returns how long reads have waited for a drive that did not answer. Does not wait itself.
-    fn silence(&self) -> Silence {
-        Silence::default()
+    fn silences(&self) -> Silences {
+        Silences::default()
     }
 
     /// Returns the digest by which host and drive find out whether they have the same dataset.

@@ -11,7 +11,7 @@
 use crate::forms::StoredForm;
 use crate::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
-    Silence, Stored, Unavailable,
+    Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
@@ -281,8 +281,8 @@ impl Dataset for Resident {
         self.dataset.interrupt();
     }
 
-    fn silence(&self) -> Silence {
-        self.dataset.silence()
+    fn silences(&self) -> Silences {
+        self.dataset.silences()
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {

@@ -15,7 +15,7 @@
 
 mod ahead;
 mod bytes;
-mod doubt;
+mod rereading;
 mod round;
 mod stored;
 mod times;
@@ -48,7 +48,7 @@ pub enum SampleError {
     #[error(transparent)]
     Pixels(#[from] PixelError),
     /// The sample needs another decoder than those that the [`SampleReader`] may use.
-    #[error("the decoder of {0} is not among those that this run allows")]
+    #[error("{0} is not among the decoders that this run allows")]
     OtherDecoder(Decoder),
 }
 
@@ -75,7 +75,7 @@ pub struct SampleReader {
     /// Sums of the stage times, if the caller wants them.
     times: Option<StageTimes>,
     read: BytesRead,
-    /// Samples that came damaged over a network and, when they were read again, intact.
+    /// Samples that arrived damaged over a network and were intact when they were read again.
     healed: u64,
     /// Whether the sample that was rendered last had been fetched, and had come damaged.
     has_fetched_damage: bool,
@@ -103,8 +103,8 @@ impl SampleReader {
         std::mem::take(&mut self.read)
     }
 
-    /// Returns the number of samples since the last call that came damaged over a network and, when they were read
-    /// again, intact.
+    /// Returns the number of samples since the last call that arrived damaged over a network and were intact when they
+    /// were read again.
     pub fn take_healed(&mut self) -> u64 {
         std::mem::take(&mut self.healed)
     }

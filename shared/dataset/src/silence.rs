@@ -3,40 +3,46 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Wait for an answer from which on a drive counts as silent. An answer takes milliseconds.
+/// Wait after which a drive counts as silent. An answer takes milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// The silences of a drive up to now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Silence {
+pub struct Silences {
     /// Time of all silences, the present one included.
     pub total: Duration,
     /// The present silence.
-    pub now: Option<Silent>,
+    pub now: Option<Silence>,
 }
 
 /// A silence that lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silent {
+pub struct Silence {
     /// Address of the drive.
     pub drive: String,
-    /// Time since the drive answered, or since the first read began that waits for it.
+    /// Time since the last answer, or since the first waiting read began if that is later.
     pub lasts: Duration,
     /// Time after which a read gives up.
     pub patience: Duration,
-    /// Why the last attempt to reach the drive failed, if one has.
-    pub reason: Option<String>,
+    /// The last failure of the path to the drive, if there was one.
+    pub failure: Option<String>,
 }
 
-impl fmt::Display for Silent {
+impl Silence {
+    /// Returns the time until the waiting reads give up.
+    pub fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.lasts)
+    }
+}
+
+/// Says nothing of the time left, so that a record can have this text.
+impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { drive, lasts, patience, reason } = self;
-        write!(f, "the drive {drive} has not answered for {} s", lasts.as_secs())?;
-        if let Some(reason) = reason {
-            write!(f, " ({reason})")?;
+        write!(f, "the drive {} has not answered for {} s", self.drive, self.lasts.as_secs())?;
+        match &self.failure {
+            Some(failure) => write!(f, " (last failure: {failure})"),
+            None => Ok(()),
         }
-        let left = patience.saturating_sub(*lasts).as_secs();
-        write!(f, "; without an answer, the run ends in {left} s")
     }
 }
 
@@ -72,7 +78,7 @@ impl SilenceWatch {
         self.has_given_up = false;
     }
 
-    /// Records that a read has waited for long enough.
+    /// Records that a read gave up.
     pub fn gave_up(&mut self) {
         self.has_given_up = true;
     }
@@ -138,14 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_names_the_drive_the_reason_and_the_patience() {
+    fn a_silence_names_the_drive_and_the_last_failure() {
         let (lasts, patience) = (Duration::from_millis(12_300), Duration::from_secs(60));
-        let silent = |reason: Option<&str>| {
-            let (drive, reason) = ("tcp://x".to_owned(), reason.map(str::to_owned));
-            Silent { drive, lasts, patience, reason }.to_string()
+        let silence = |failure: Option<&str>| {
+            let (drive, failure) = ("tcp://x".to_owned(), failure.map(str::to_owned));
+            Silence { drive, lasts, patience, failure }
         };
-        let said = "the drive tcp://x has not answered for 12 s (refused); without an answer, the run ends in 47 s";
-        assert_eq!(silent(Some("refused")), said);
-        assert_eq!(silent(None), said.replace(" (refused)", ""));
+        let said = "the drive tcp://x has not answered for 12 s";
+        assert_eq!(silence(None).to_string(), said);
+        assert_eq!(silence(Some("refused")).to_string(), format!("{said} (last failure: refused)"));
+        assert_eq!(silence(None).left(), Duration::from_millis(47_700));
     }
 }

@@ -111,7 +111,7 @@ fn a_block_that_the_drive_cannot_read_is_damage_of_its_sample_alone() {
 enum Flip {
     /// In the first read.
     Once,
-    /// In every read, in the same way.
+    /// The same bit in every read.
     Always,
     /// In every read, in another way.
     Anew,
@@ -149,7 +149,7 @@ fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
         assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest, 0), "{form:?}");
         let faults = &run.report.faults;
         assert_eq!((faults.len(), faults[0].kind), (1, FaultKind::Damaged), "{form:?}: {faults:?}");
-        assert!(faults[0].what.contains("came damaged over the network"), "{faults:?}");
+        assert!(faults[0].what.contains("arrived damaged and was intact"), "{faults:?}");
         // The host cannot tell this from damage on the drive.
         let run = Run::of(flipping(&agent, place, Flip::Always).policy(CorruptPolicy::Skip));
         assert_eq!((run.report.corrupt.len(), run.report.faults.len()), (1, 0), "{form:?}");
@@ -158,6 +158,9 @@ fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
         let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
         let said = chain(&error);
         assert!(matches!(error, LoaderError::Unavailable(_)), "{said}");
-        assert!(said.contains("damaged in a new way each time") && loader.report().corrupt.is_empty(), "{said}");
+        assert!(
+            said.contains("never twice in a row with the same bytes") && loader.report().corrupt.is_empty(),
+            "{said}"
+        );
     }
 }

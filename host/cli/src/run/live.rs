@@ -275,7 +275,7 @@ fn line(course: &Course) -> String {
 fn silence_text(silence: &str) -> String {
     let short = |word: &str| if word.starts_with("tcp://") { text::prong_name(word) } else { word.to_owned() };
     let words: Vec<String> = silence.split(' ').map(short).collect();
-    format!("waits: {}", text::message(&words.join(" ")))
+    format!("the CPU waits: {}", text::message(&words.join(" ")))
 }
 
 #[cfg(test)]

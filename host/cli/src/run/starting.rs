@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time after which the start is remarkable.
+/// Wait before the first line.
 const SAID_AFTER: Duration = Duration::from_secs(1);
 /// Pause between two lines.
 const SAID_EVERY: Duration = Duration::from_secs(10);
@@ -33,8 +33,7 @@ impl Starting {
 
 fn line(drive: &str, waited: Duration) -> String {
     format!(
-        "still opening the dataset of the drive {drive} after {} s; a drive that does not answer for a minute ends the \
-         run",
+        "waiting for the drive {drive} to open its dataset: {} s so far; the run ends if the drive does not answer",
         waited.as_secs()
     )
 }

@@ -55,7 +55,7 @@ const AGENT_LOG: &str = "the agent's log may say why";
 const WITHOUT: &str = "the run continues without the drive";
 
 impl DriveFault<'_> {
-    /// Returns the kind.
+    /// Returns what kind of fault or recovery this is.
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => FaultKind::Status,
@@ -131,7 +131,7 @@ impl fmt::Display for DriveFault<'_> {
             ),
             Self::LostDataset(error) => write!(
                 f,
-                "{error}; this drive holds the dataset, so the CPU has nothing to prepare until the run has \
+                "{error}; this drive holds the dataset, so the CPU can prepare nothing until the run has \
                  reconnected; without a connection for {LOST_MAX:?} the run ends; check that the drive's agent runs \
                  and that the network is up"
             ),

@@ -1,10 +1,10 @@
-//! The drive that alone holds the dataset. The time for which it does not answer counts as nobody's work, and the
-//! report has that time, and the samples that come damaged from the drive.
+//! The drive that alone holds the dataset. While it does not answer, the CPU prong's busy time does not grow. The
+//! report records the silence, and samples that arrived damaged.
 
 use super::{Core, Engine};
 use crate::report::FaultKind;
 use crate::schedule::{BatchId, CPU};
-use ddlp_dataset::Silent;
+use ddlp_dataset::Silence;
 use std::time::Duration;
 
 /// What a run has recorded of silences.
@@ -12,23 +12,23 @@ use std::time::Duration;
 pub(crate) struct SilenceRecord {
     /// Time of all silences up to now.
     pub total: Duration,
-    /// The time of silences that had been reported when the last report was made.
+    /// Part of `total` that faults have already reported.
     reported: Duration,
     /// Whether the report names the silence that lasts.
     is_named: bool,
 }
 
 impl Engine {
-    /// Records that samples of a batch came damaged over the network and, when they were read again, intact.
+    /// Records that samples of a batch arrived damaged over the network and were intact when they were read again.
     pub fn healed(&self, id: BatchId, samples: u64) {
         if samples == 0 {
             return;
         }
-        let (of, them) =
-            if samples == 1 { ("a sample".to_owned(), "it was") } else { (format!("{samples} samples"), "they were") };
+        let (who, were) =
+            if samples == 1 { ("a sample".to_owned(), "was") } else { (format!("{samples} samples"), "were") };
         let what = format!(
-            "{of} of epoch {} batch {} came damaged over the network, and intact when {them} read again: the drive's \
-             copy is intact; check the network and this machine's memory",
+            "{who} of epoch {} batch {} arrived damaged and {were} intact when read again, so the drive's copy is \
+             good: check the network and this machine's memory",
             id.epoch, id.batch
         );
         self.lock().recorder.fault(CPU, Some(id), FaultKind::Damaged, what);
@@ -36,39 +36,35 @@ impl Engine {
 
     /// Records how long reads have waited for the drive that holds the dataset, and returns the silence that lasts.
     /// Called when the CPU begins or ends a batch, and while the consumer waits.
-    pub fn watch_silence(&self, core: &mut Core) -> Option<Silent> {
-        let silence = self.task.dataset.silence();
+    pub fn watch_silence(&self, core: &mut Core) -> Option<Silence> {
+        let silences = self.task.dataset.silences();
         let Core { silence: record, schedule, recorder, .. } = core;
-        let more = silence.total.saturating_sub(record.total);
+        let more = silences.total.saturating_sub(record.total);
         if !more.is_zero() {
-            record.total = silence.total;
+            record.total = silences.total;
             schedule.disturbed(CPU);
-            recorder.leave_out(CPU, more.as_secs_f64());
+            recorder.exclude(CPU, more.as_secs_f64());
         }
-        match &silence.now {
-            Some(silent) if !record.is_named => {
+        match &silences.now {
+            Some(Silence { drive, .. }) if !record.is_named => {
                 record.is_named = true;
                 let what = format!(
-                    "{silent}; this drive holds the dataset, so the CPU has nothing to prepare meanwhile: check that \
-                     the drive's agent runs and that the network is up"
+                    "the drive {drive}, which holds the dataset, stopped answering; the CPU can prepare nothing until \
+                     it answers: check that its agent runs and that the network is up"
                 );
                 recorder.fault(CPU, None, FaultKind::Lost, what);
             }
             None if record.total > record.reported => {
                 let seconds = (record.total - record.reported).as_secs_f64();
-                let (kind, what) = match record.is_named {
-                    true => {
-                        (FaultKind::Rejoined, format!("the drive that holds the dataset answers after {seconds:.1} s"))
-                    }
-                    false => {
-                        (FaultKind::Lost, format!("the drive that holds the dataset did not answer for {seconds:.1} s"))
-                    }
+                let (kind, did) = match record.is_named {
+                    true => (FaultKind::Rejoined, "answered again after"),
+                    false => (FaultKind::Lost, "did not answer for"),
                 };
-                recorder.fault(CPU, None, kind, what);
+                recorder.fault(CPU, None, kind, format!("the drive that holds the dataset {did} {seconds:.1} s"));
                 (record.is_named, record.reported) = (false, record.total);
             }
             _ => {}
         }
-        silence.now
+        silences.now
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             SampleToFetch { index, draw, fetched: std::mem::take(fetched) }
         }));
         if let Err(error) = fetcher.fetch(&*task.dataset, &mut samples) {
-            tracing::debug!(%error, "samples are not fetched ahead: the threads that prepare them read them");
+            tracing::debug!(%error, "fetching ahead failed; the threads that prepare these samples will read them");
         }
         for ((_, fetched), sample) in group.iter_mut().zip(samples.drain(..)) {
             *fetched = sample.fetched;

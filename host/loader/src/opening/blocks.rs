@@ -9,7 +9,7 @@ use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
-use ddlp_dataset::{FetchDepth, Silence, Silent};
+use ddlp_dataset::{FetchDepth, Silence, Silences};
 use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
 pub use path::LOST_MAX;
@@ -178,13 +178,13 @@ impl Blocks for DriveBlocks {
         self.changed.notify_all();
     }
 
-    fn silence(&self) -> Silence {
+    fn silences(&self) -> Silences {
         let (path, now) = (self.path(), Instant::now());
-        let silent = |lasts| {
-            let (drive, reason) = (self.address.clone(), path.failure.as_ref().map(DriverError::reason));
-            Silent { drive, lasts, patience: LOST_MAX, reason }
+        let silence = |lasts| {
+            let (drive, failure) = (self.address.clone(), path.failure.as_ref().map(DriverError::reason));
+            Silence { drive, lasts, patience: LOST_MAX, failure }
         };
-        Silence { total: path.silence.total(now), now: path.silence.lasts(now).map(silent) }
+        Silences { total: path.silence.total(now), now: path.silence.lasts(now).map(silence) }
     }
 }
 
@@ -202,8 +202,8 @@ fn refused(error: DriverError) -> io::Error {
             "{error}: the drive's storage fails at these bytes, and the agent's log has the reason"
         )),
         error if error.is_status(Status::NAMESPACE_NOT_READY) => BlocksError::Lasting(format!(
-            "{error}: the pack that the agent serves is not the one that it opened any more; put that pack in its \
-             place again, and restart the agent"
+            "{error}: the agent's pack was replaced or cut short while the agent served it; restore the pack, then \
+             restart the agent"
         )),
         error if error.is_transient() => BlocksError::Momentary(error.to_string()),
         error => BlocksError::Lasting(error.to_string()),

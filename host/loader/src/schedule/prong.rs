@@ -15,7 +15,7 @@ pub(super) struct ActiveWork {
     /// When the prong began the batch; until then, when it claimed the batch.
     pub since: f64,
     pub has_begun: bool,
-    /// Whether the prong had to wait during the batch for something that its own speed does not change.
+    /// Whether something else delayed the batch: its time does not count towards the prong's rate.
     pub is_disturbed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Prong {
         self.outstanding.insert(begun, ActiveWork { since: now, has_begun: true, ..work });
     }
 
-    /// Records that the prong had to wait during the batches in hand, so that their times do not show its rate.
+    /// Marks the batches that the prong has begun as delayed by something else.
     pub fn disturb(&mut self) {
         self.outstanding.iter_mut().for_each(|work| work.is_disturbed |= work.has_begun);
     }
@@ -105,7 +105,7 @@ impl Prong {
         }
         let took = (now - work.since.max(self.turned_at)).max(0.0);
         if work.is_disturbed {
-            // Its time shows the wait.
+            // The batch's time includes a wait, so the prong learns nothing from it.
         } else if self.probe == Some(id) {
             self.batch_s = Some(took);
         } else if shows_rate {

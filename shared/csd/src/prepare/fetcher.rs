@@ -28,7 +28,7 @@ impl SampleFetcher {
     ///
     /// # Errors
     ///
-    /// The error of a read. Some samples or all of them are empty then.
+    /// If a read fails. Some or all samples then stay empty.
     pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) -> Result<(), ReadError> {
         let Self { pipeline, limits, reader } = self;
         let read = || reader.fetch(dataset, *limits, pipeline, samples);

@@ -9,7 +9,7 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Silence,
+    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Silences,
     Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::Format;
@@ -279,8 +279,8 @@ impl Dataset for Pack {
         self.index.file.interrupt();
     }
 
-    fn silence(&self) -> Silence {
-        self.index.file.blocks().map_or_else(Silence::default, Blocks::silence)
+    fn silences(&self) -> Silences {
+        self.index.file.blocks().map_or_else(Silences::default, Blocks::silences)
     }
 
     fn identity(&self) -> Identity {

@@ -4,15 +4,15 @@ use super::file::PackFile;
 use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::stamp::Stamp;
-use crate::{FetchDepth, Silence};
+use crate::{FetchDepth, Silences};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What an error of [`Blocks`] says about the bytes that were to be read, in words and for programs. It reaches the
-/// dataset in an [`io::Error`] ([`io::Error::other`]).
+/// Why [`Blocks`] could not read bytes: a kind for programs, and a message. Travels inside an [`io::Error`]
+/// ([`io::Error::other`]).
 #[derive(Debug, thiserror::Error)]
 pub enum BlocksError {
     /// The bytes are damaged where they are stored.
@@ -68,9 +68,9 @@ pub trait Blocks: fmt::Debug + Send + Sync {
     /// Fails all waiting reads.
     fn interrupt(&self);
 
-    /// Returns how long reads have waited without an answer, as [`Dataset::silence`](crate::Dataset::silence) does.
-    fn silence(&self) -> Silence {
-        Silence::default()
+    /// Returns how long reads have waited without an answer, as [`Dataset::silences`](crate::Dataset::silences) does.
+    fn silences(&self) -> Silences {
+        Silences::default()
     }
 }
 

@@ -22,7 +22,7 @@ pub struct FetchedSample {
     pub(super) pending: Option<Header>,
     /// The sample's header, if everything is there that rendering needs.
     header: Option<Header>,
-    /// Whether the sample came damaged.
+    /// Whether the sample arrived damaged.
     is_damaged: bool,
 }
 
@@ -43,7 +43,7 @@ impl FetchedSample {
         self.memory.capacity() as u64
     }
 
-    /// Returns whether the sample came damaged.
+    /// Returns whether the sample arrived damaged.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -66,9 +66,9 @@ impl FetchedSample {
         &self.memory[ROOM_BYTES..ROOM_BYTES + self.filled]
     }
 
-    /// Makes room in memory for the extents to read next. Gives up the sample if there is nothing to read, if memory is
-    /// refused, or if the sample is large: as many as are fetched together could take any amount of memory, and large
-    /// pixels take turns, from their read until they are rendered.
+    /// Makes room in memory for the extents to read next. Gives up a sample if nothing is to be read or memory is
+    /// refused. Gives up a sample of which more than 4 MiB would be read: samples in flight together could exceed the
+    /// look-ahead's bound, and large images are prepared one at a time.
     pub(super) fn make_room(&mut self) {
         let (more, all) = (self.reads.bytes(), (self.filled as u64).saturating_add(self.reads.bytes()));
         let is_small = more > 0 && !is_large(all);
@@ -79,7 +79,7 @@ impl FetchedSample {
         }
     }
 
-    /// Continues after the extents were read. Nothing is pending then if the sample is fetched, or cannot be. Counts a
+    /// Continues after the extents were read. Leaves nothing pending once the sample is fetched or given up. Counts a
     /// fetched sample.
     fn has_read(&mut self, plan: &mut SamplePlan<'_>, count: &mut BytesRead) {
         let Some(header) = self.pending.take() else { return };
@@ -101,12 +101,12 @@ impl FetchedSample {
 impl SampleReader {
     /// Reads what rendering these samples needs, in rounds: most samples need one or two. All reads of a round are made
     /// at the same time. Extents that lie close together are read as one ([`FetchDepth::join_gap`]), even if
-    /// they are of several samples. Leaves a sample empty if it lies in memory, if the bytes to read are many, or if a
-    /// part of it is damaged: [`prepare`](Self::prepare) does everything then.
+    /// they are of several samples. Leaves a sample empty if it lies in memory, if more than 4 MiB would be read, or if
+    /// a part of it is damaged: [`prepare`](Self::prepare) does everything then.
     ///
     /// # Errors
     ///
-    /// The error of a read. Some samples or all of them are empty then.
+    /// If a read fails. Some or all samples then stay empty.
     ///
     /// [`FetchDepth::join_gap`]: crate::FetchDepth::join_gap
     pub fn fetch(

@@ -2,7 +2,7 @@
 
 use super::SampleError;
 use super::bytes::{BytesRead, SampleBytes};
-use super::doubt::Doubt;
+use super::rereading::Rereading;
 use super::times::Watch;
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::{Corrupt, Dataset, FetchDepth, Header, Location, ReadError, Reads, Unavailable};
@@ -40,13 +40,13 @@ pub(super) struct Reading<'m, 'r> {
     /// Extents to read next.
     pub(super) reads: &'r mut Reads,
     pub(super) read: &'r mut BytesRead,
-    /// Number of samples that came damaged and, when they were read again, intact.
+    /// Number of samples that arrived damaged and were intact when they were read again.
     pub(super) healed: &'r mut u64,
 }
 
-/// Reason why the bytes that a plan names are not there.
+/// Why the bytes that a plan names cannot be used.
 enum Unread {
-    /// They were read, and are damaged.
+    /// The bytes are damaged.
     Damaged(Damage),
     Failed(SampleError),
 }
@@ -81,7 +81,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 
     /// Reads all that the plan needs, beginning with `reading.reads`, and checks it. Returns false if the whole file is
-    /// needed instead. Calls `before` with the bytes of each round of reads.
+    /// needed instead. Calls `before` with the number of bytes of each round of reads.
     fn read(
         &self,
         header: &Header,
@@ -105,9 +105,9 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 
     /// Reads all that the plan needs, beginning with `reading.reads`, checks it, and passes it to `open`. Returns
-    /// `None` if the whole file is needed instead. `first` replaces the extents of its second argument by those to
-    /// begin with; `before` gets the bytes of each round. Bytes that come over a network are judged only when they come
-    /// damaged twice in the same way.
+    /// `None` if the whole file is needed instead. `first` puts the first extents to read into its second argument.
+    /// Calls `before` with the number of bytes of each round. Reads damaged bytes from a network again, and judges them
+    /// once the same bytes have arrived twice in a row.
     fn open<T>(
         &self,
         header: &Header,
@@ -117,20 +117,20 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         mut before: impl FnMut(u64),
         mut open: impl FnMut(&mut Reading<'_, '_>, &mut SamplePlan<'_>) -> Result<T, SampleError>,
     ) -> Result<Option<T>, SampleError> {
-        let mut doubt = Doubt::default();
+        let mut rereading = Rereading::default();
         loop {
             let error = match self.read(header, plan, reading, &mut before) {
                 Ok(false) => return Ok(None),
                 Ok(true) => match open(reading, plan) {
                     Ok(opened) => {
-                        *reading.healed += u64::from(doubt.is_healed());
+                        *reading.healed += u64::from(rereading.is_healed());
                         return Ok(Some(opened));
                     }
                     Err(error) => Unread::Failed(error),
                 },
                 Err(error) => error,
             };
-            if !(error.is_damage() && self.reads_again(&mut doubt, reading.bytes.bytes())?) {
+            if !(error.is_damage() && self.reads_again(&mut rereading, reading.bytes.bytes())?) {
                 return Err(match error {
                     Unread::Damaged(damage) => self.damaged(header, damage).into(),
                     Unread::Failed(error) => error,
@@ -141,16 +141,16 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         }
     }
 
-    /// Returns whether a sample that came damaged, with these bytes, is read again before it is judged.
+    /// Returns whether to read a sample again whose bytes arrived damaged, before it is judged.
     #[cold]
-    fn reads_again(&self, doubt: &mut Doubt, bytes: &[u8]) -> Result<bool, ReadError> {
+    fn reads_again(&self, rereading: &mut Rereading, bytes: &[u8]) -> Result<bool, ReadError> {
         let &Self { dataset, index } = self;
         if dataset.fetch_depth() == FetchDepth::NONE {
             return Ok(false);
         }
-        // Another pack there is no damage of this sample.
+        // A replaced pack is not damage of this sample.
         dataset.check_damage()?;
-        doubt.reads_again(bytes).map_err(|problem| {
+        rereading.reads_again(bytes).map_err(|problem| {
             let location = dataset.location(index);
             let what = format!("sample {} ({location}), {problem},", dataset.name(index));
             let source = io::Error::from(Errno::EREMOTEIO);
@@ -204,17 +204,17 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         read: &mut BytesRead,
         healed: &mut u64,
     ) -> Result<&'m [u8], ReadError> {
-        let mut doubt = Doubt::default();
+        let mut rereading = Rereading::default();
         loop {
             bytes.clear();
             bytes.append(self, header, slice::from_ref(&header.bytes), read)?;
             match check_bytes(header, bytes.bytes()) {
                 Ok(()) => break,
-                Err(_) if self.reads_again(&mut doubt, bytes.bytes())? => {}
+                Err(_) if self.reads_again(&mut rereading, bytes.bytes())? => {}
                 Err(damage) => return Err(self.damaged(header, damage)),
             }
         }
-        *healed += u64::from(doubt.is_healed());
+        *healed += u64::from(rereading.is_healed());
         Ok(bytes.into_bytes())
     }
 

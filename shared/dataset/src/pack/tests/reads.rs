@@ -206,7 +206,7 @@ fn one_thread_fetches_and_another_one_renders() {
     }
 }
 
-/// As many samples as are in flight would otherwise take any amount of memory.
+/// Large samples in flight together could exceed the look-ahead's bound.
 #[test]
 fn samples_of_many_bytes_are_left_to_the_thread_that_renders_them() {
     let bench = Bench::new(1, 1);

@@ -194,7 +194,7 @@ fn a_row_index_that_does_not_fit_its_file_is_not_used() {
         header.form.next(header, read, plan, &mut notes, &mut reads)
     };
     assert_eq!(next(&header), Ok(Next::Read));
-    // The bytes that the row index names must lie in the file. The end of a file is not named: its last two bytes.
+    // The bytes that the row index names must lie in the file. The row index does not name the file's last two bytes.
     let shortened = |by: u64| Header { bytes: header.bytes.start..header.bytes.end - by, ..header.clone() };
     assert_eq!(next(&shortened(2)), Ok(Next::Read));
     assert_eq!(next(&shortened(3)), Ok(Next::ReadFile));
