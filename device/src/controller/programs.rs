@@ -158,7 +158,7 @@ fn complete(bytes: &[u8], given: Option<u64>, drive: &DriveIdentity) -> Result<L
     let wire = DriveProgram::from_bytes(bytes).map_err(|error| error.to_string())?;
     let agreed = wire.agree(&drive.abilities).map_err(|Disagreement { needed, found }| match found {
         Some(_) => {
-            format!("the host needs {}, and has another digest of it than this drive", ability_name(needed.number))
+            format!("the host needs {}, whose digest differs from this drive's", ability_name(needed.number))
         }
         None => format!("the host needs {}, which this drive lacks", ability_name(needed.number)),
     })?;

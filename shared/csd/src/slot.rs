@@ -156,7 +156,7 @@ pub enum SlotError {
 pub fn decoder_name(decoder: Option<AbilityNumber>) -> String {
     match decoder {
         None => "a file format that the drive does not know".into(),
-        Some(decoder) => format!("the decoder of {}", ability_name(decoder)),
+        Some(decoder) => ability_name(decoder),
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Decoder {
 }
 
 impl StoredForm {
-    /// Returns the decoder of the form's samples; `None` if the format of each file tells.
+    /// Returns the decoder of the form's samples; `None` if the file's format selects the decoder.
     pub const fn decoder(self) -> Option<Decoder> {
         match self {
             Self::Kept => None,
@@ -75,19 +75,19 @@ impl Decoder {
     }
 }
 
-/// The samples that the decoder takes, in words: `PNG files`, `samples of the form raw`.
+/// The decoder in words: `the decoder of PNG files`, `the decoder of the form raw`.
 impl fmt::Display for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&ability_name(self.ability()))
     }
 }
 
-/// Returns an ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG files`,
-/// `samples of the form raw`.
+/// Returns an ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `the
+/// decoder of PNG files`, `the decoder of the form raw`.
 pub fn ability_name(number: AbilityNumber) -> String {
     match (number.name(), Decoder::of_ability(number)) {
         (Some(name), _) => name,
-        (None, Some(Decoder::Form(form))) => format!("samples of the form {}", form.name()),
+        (None, Some(Decoder::Form(form))) => format!("the decoder of the form {}", form.name()),
         (None, _) => format!("ability {:#06x} of another version", number.0),
     }
 }
@@ -103,7 +103,8 @@ pub fn abilities() -> &'static [Ability] {
             Decoder::File(_) => None,
             Decoder::Form(form) => {
                 let own = Ability::of_form(form as u8, |take| form.examples(take));
-                // The files are JPEGs. A sample whose detail is damaged is decoded as a file.
+                // Forms that hold files hold JPEGs. If a detail is damaged, the sample is decoded as a file, so the
+                // ability includes the JPEG decoder's.
                 Some(files.filter(|_| form.is_file()).map_or(own, |files| own.and(files)))
             }
         }));

@@ -44,7 +44,7 @@ impl Header {
         Self::of(StoredForm::Planar, size, bytes)
     }
 
-    /// Returns a sample whose form has a decoder of its own, from what was read of it: the detail, and the sample's
+    /// Returns a sample whose form implements [`FormDecoder`], from what was read of it: the detail, and the sample's
     /// bytes from `offset` on.
     pub(crate) fn image<'a>(
         &self,

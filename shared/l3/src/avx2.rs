@@ -101,7 +101,7 @@ fn unpack(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane)
 struct Groups {
     /// The byte at which each group begins.
     begins: [u8; 8],
-    /// For each group, eight bytes of ones as wide as its fields.
+    /// For each group, eight bytes, each with a mask of `width` ones.
     masks: [u64; 8],
     /// Bytes of one row.
     length: usize,
@@ -130,7 +130,8 @@ impl Groups {
 /// A word whose bytes are 1.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// For each width, eight bytes of ones as wide. Widths above 8 do not occur; that the table has them spares a check.
+/// For each width, eight bytes, each with a mask of `width` ones. Widths above 8 do not occur; that the table has them
+/// spares a check.
 const MASKS: [u64; 16] = {
     let mut masks = [0; 16];
     let mut width = 0;

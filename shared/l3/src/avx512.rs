@@ -70,7 +70,7 @@ struct Unpacker {
     bytes: __m512i,
     /// For each byte, the bit of its group at which its field begins.
     shifts: __m512i,
-    /// For each byte, ones as wide as its field.
+    /// For each byte, a mask of as many ones as its field is wide.
     masks: __m512i,
     /// Bytes of one row.
     length: usize,
@@ -120,7 +120,7 @@ fn by_width(width: __m512i, word: u64) -> __m512i {
     _mm512_permutexvar_epi64(width, table)
 }
 
-/// Returns, for widths from `first` on, eight bytes of ones as wide.
+/// Returns, for each of the eight widths from `first` on, eight bytes, each with a mask of `width` ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi2")]
 fn masks(first: u32) -> __m512i {

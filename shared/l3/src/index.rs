@@ -84,7 +84,7 @@ pub struct Index {
     channels: usize,
     side: usize,
     level: Level,
-    /// Where each patch begins, from the begin of the image's bytes; then where the last patch ends.
+    /// Where each patch begins, from the beginning of the image's bytes; then where the last patch ends.
     bounds: Vec<u64>,
     checksums: Vec<u32>,
 }

@@ -49,8 +49,8 @@ impl AbilityNumber {
         Self::of_form(0).0 <= self.0 && self.0 <= Self::of_form(u8::MAX).0
     }
 
-    /// Returns the ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG
-    /// files`. Returns `None` for a form's decoder and for an ability of another version.
+    /// Returns the ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `the
+    /// decoder of PNG files`. Returns `None` for a form's decoder and for an ability of another version.
     pub fn name(self) -> Option<String> {
         let operation = self.0.checked_sub(OPERATIONS).and_then(|at| Operation::NAMES.get(usize::from(at)));
         let format = Format::ALL.iter().find(|&&format| Self::of_format(format) == self);
@@ -58,7 +58,7 @@ impl AbilityNumber {
             (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
-            (_, _, Some(format)) => Some(format!("{} files", format.title())),
+            (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
         }
     }

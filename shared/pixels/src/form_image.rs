@@ -1,4 +1,4 @@
-//! Images of stored forms that have a decoder of their own, which decodes a rectangle of the image.
+//! Images of forms that implement [`FormDecoder`], which decodes a rectangle of the image.
 
 use crate::error::PixelError;
 use crate::geometry::Rect;
@@ -18,7 +18,7 @@ pub trait FormDecoder: Sync {
     -> Result<(), PixelError>;
 }
 
-/// An image of a form that has a decoder of its own, or the part of the image that a crop needs.
+/// An image of a form that implements [`FormDecoder`], or the part of the image that a crop needs.
 #[derive(Clone, Copy)]
 pub struct FormImage<'a> {
     /// Number of the form in records.
@@ -35,9 +35,9 @@ pub struct FormImage<'a> {
     pub was_shrunk: bool,
     /// What the decoder needs beside the image's bytes, such as their checksums.
     pub detail: &'a [u8],
-    /// Offset in the image's bytes of those that are there.
+    /// Offset of `bytes` within the image's bytes.
     pub offset: u64,
-    /// The bytes of the image that are there.
+    /// The part of the image's bytes that was read.
     pub bytes: &'a [u8],
 }
 
@@ -71,11 +71,11 @@ pub struct BandMemory<'m> {
 }
 
 impl<'m> BandMemory<'m> {
-    /// Returns room for as many bytes, with any contents.
+    /// Returns memory of this many bytes, with undefined contents.
     ///
     /// # Errors
     ///
-    /// If the limits do not allow them, or the machine lacks the memory.
+    /// If the limits do not allow that much, or the machine lacks the memory.
     pub fn bytes(&mut self, bytes: u64) -> Result<&mut [u8], PixelError> {
         self.limits.resize(self.memory, bytes)
     }

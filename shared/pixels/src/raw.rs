@@ -13,7 +13,7 @@ use crate::rows::{BAND_BYTES, Band, Sink};
 const CHECKSUM_BYTES: usize = 4;
 
 /// Decoder of rows of 8-bit RGB without gaps: 3 × width bytes each. The detail has the CRC32C of each group of rows, 4
-/// bytes each, little-endian. Whole groups are there.
+/// bytes each, little-endian. The part that was read consists of whole groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRows {
     /// Number of rows that share a checksum; the last group may have fewer.
@@ -44,7 +44,7 @@ impl RawRows {
         rows.start / self.group_rows * self.group_rows..end.min(height.into()) as u32
     }
 
-    /// Returns the rows that are there. Returns an error if the description of the image is impossible.
+    /// Returns the rows that were read. Returns an error if the description of the image is impossible.
     fn rows_of(self, image: &FormImage<'_>) -> Result<Range<u32>, PixelError> {
         let &FormImage { width, height, detail, offset, bytes, .. } = image;
         let (row_bytes, length) = (row_bytes(width), bytes.len() as u64);

@@ -27,7 +27,7 @@ pub enum Source<'a> {
         /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// An image of a form that has a decoder of its own.
+    /// An image of a form that implements [`FormDecoder`](crate::FormDecoder).
     Image(FormImage<'a>),
     /// The rows of MCUs that a crop needs of a JPEG. The pixels are those of the whole file.
     Rows(PartialJpeg<'a>),

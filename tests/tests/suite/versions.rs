@@ -123,7 +123,7 @@ fn a_drive_is_refused_for_a_decoder_only_if_the_dataset_needs_it() {
     let url = scene
         .with_abilities(|list| list.retain(|ability| ability.number != Decoder::Form(StoredForm::Indexed).ability()));
     let said = scene.refuses(url, &plain());
-    assert!(said.contains("lacks samples of the form indexed"), "{said}");
+    assert!(said.contains("lacks the decoder of the form indexed"), "{said}");
 }
 
 /// Makes a page like that of an agent of the first version.

@@ -256,7 +256,7 @@ mod tests {
         assert!(lacks(0x0106).is_ok() && lacks(0x0206).is_ok() && lacks(0x0301).is_ok());
         let said = lacks(0x0104).unwrap_err();
         assert!(said.contains("ddlp-device 0.0.7 lacks the operation RandomHorizontalFlip"), "{said}");
-        assert!(lacks(0x0200).unwrap_err().contains("lacks JPEG files"));
+        assert!(lacks(0x0200).unwrap_err().contains("lacks the decoder of JPEG files"));
         let differs = |at: usize| check(&move |list| list[at].digest = [0xAB; 16]);
         let said = differs(2).unwrap_err();
         let own = beginning_of(&abilities()[2].digest);

@@ -156,7 +156,7 @@ mod tests {
             "cropping and resizing",
             "the operation RandomResizedCrop",
             "the operation RandomHorizontalFlip",
-            "samples of the form rows",
+            "the decoder of the form rows",
         ];
         assert_eq!(names, expected);
         let bytes = program.to_bytes().unwrap();

@@ -133,7 +133,7 @@ fn a_sample_of_another_decoder_is_the_hosts() {
     };
     assert_eq!(other(0x0204), SlotError::OtherDecoder { sample_id: 103, decoder: Some(AbilityNumber(0x0204)) });
     assert!(other(0x0204).to_string().ends_with("it needs the decoder of GIF files"), "{}", other(0x0204));
-    assert!(other(0x0277).to_string().ends_with("the decoder of ability 0x0277 of another version"));
+    assert!(other(0x0277).to_string().ends_with("it needs ability 0x0277 of another version"));
     assert!(other(0).to_string().ends_with("a file format that the drive does not know"));
 }
 

@@ -4,7 +4,7 @@ use ddlp_pixels::{Draw, Limits, Pipeline, Preparer};
 use std::collections::BTreeSet;
 
 /// Checks the digests that every machine has to find. Another digest means other pixels: a host then refuses drives of
-/// the versions before for every run that needs the ability. `ddlp-pixels` checks those of the other abilities.
+/// earlier versions for every run that needs the ability. `ddlp-pixels` checks those of the other abilities.
 #[test]
 fn abilities_of_forms_are_those_of_every_machine() {
     let of_forms = abilities().iter().filter(|ability| ability.number.is_form());
@@ -18,11 +18,11 @@ fn abilities_of_forms_are_those_of_every_machine() {
 }
 
 const EXPECTED: [&str; 5] = [
-    "0301 dc330cdb89a60d8b samples of the form planar",
-    "0302 986aa2318583e4e8 samples of the form indexed",
-    "0303 f7b5b42a4f2b7e0f samples of the form raw",
-    "0304 461944c873afcd9b samples of the form rows",
-    "0305 7804d505d64cdceb samples of the form l3",
+    "0301 dc330cdb89a60d8b the decoder of the form planar",
+    "0302 986aa2318583e4e8 the decoder of the form indexed",
+    "0303 f7b5b42a4f2b7e0f the decoder of the form raw",
+    "0304 461944c873afcd9b the decoder of the form rows",
+    "0305 7804d505d64cdceb the decoder of the form l3",
 ];
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) trait Form {
     const ALIGNMENT: u64 = 1;
 
     /// Passes built-in samples in this form to `take`: two machines that make the same pixels of them agree on the
-    /// form's decoder. There are none if each file's format tells the decoder.
+    /// form's decoder. Passes none if the file's format selects the decoder.
     fn examples(take: &mut dyn FnMut(Source<'_>));
 
     /// Returns the extent of a detail of this length, which lies next to the sample's bytes: after them, unless the
@@ -80,8 +80,7 @@ pub(super) trait Form {
         notes: &'a Self::Notes,
     ) -> Result<Source<'a>, PixelError>;
 
-    /// Returns the reason why a form of pixels does not hold those of a file like this one, which is kept; `None` if
-    /// the form holds them.
+    /// Returns why this form cannot hold the pixels of this file, which `pack` then keeps; `None` if it can.
     fn misfit(_info: &ImageInfo) -> Option<&'static str> {
         None
     }
@@ -93,10 +92,10 @@ pub(super) trait Form {
     }
 }
 
-/// What a form holds. The functions append a sample to the bytes of its run.
+/// What a form holds. The functions append a sample to the bytes of the chunk.
 #[derive(Clone, Copy)]
 pub(crate) enum Holds {
-    /// Whole files, which give the same pixels without the detail. `pack` passes intact and repaired files.
+    /// Whole files, which give the same pixels without the detail. The function gets intact or repaired files.
     Files(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
     /// Three planes, which `pack` stores as the source has them.
     Planes,

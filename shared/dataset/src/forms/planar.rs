@@ -37,7 +37,7 @@ impl Form for Planar {
     }
 }
 
-/// Appends three planes of this width and height to the bytes of their run.
+/// Appends three planes of this width and height to the bytes of the chunk.
 pub(crate) fn store_planes(
     (width, height): (u32, u32),
     planes: &[u8],

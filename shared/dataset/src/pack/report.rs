@@ -26,7 +26,7 @@ pub enum WhyKept {
     NotIndexed(NotIndexed),
     /// The sample has no pixels to store, for this reason.
     NotDecoded(CorruptReason),
-    /// The form asked for does not hold the pixels of such files, for this reason.
+    /// The requested form does not hold pixels of files like this one, for this reason.
     Misfit(&'static str),
 }
 

@@ -10,7 +10,7 @@ use std::error::Error;
 
 /// Data to store for one sample.
 pub(crate) struct StoredSample {
-    /// The sample's index record, still without the name. Its offset counts within the bytes of its run.
+    /// The sample's index record, still without the name. Its offset counts within the bytes of the chunk.
     pub(crate) record: IndexRecord,
     pub(crate) note: Note,
 }
@@ -124,8 +124,8 @@ impl Storing {
         }
     }
 
-    /// Stores a sample of a pack whose form has a decoder of its own: in the form that the options ask for if that
-    /// holds pixels, otherwise in its own form.
+    /// Stores a sample of a pack whose form implements `FormDecoder`: in the form that the options ask for if that form
+    /// holds pixels, otherwise in the sample's own form.
     fn store_image(
         &mut self,
         image: FormImage<'_>,
@@ -252,7 +252,7 @@ fn pixel_bytes((width, height): (u32, u32), max_side: Option<u32>) -> u64 {
     (u64::from(width) * u64::from(height)).min(most).saturating_mul(3)
 }
 
-/// Appends the pixels of a sample to the bytes of its run, in a form of pixels.
+/// Appends the pixels of a sample to the bytes of the chunk, in a form of pixels.
 pub(crate) type StorePixels = fn(&mut PixelsToStore<'_>, &mut Vec<u8>) -> Result<StoredSample, PixelError>;
 
 /// Pixels that are to be stored.
@@ -296,7 +296,7 @@ impl From<PixelError> for NotStored {
 }
 
 impl StoredSample {
-    /// Returns the data for bytes that begin at `start` of their run.
+    /// Returns the data for bytes that begin at `start` of the chunk.
     fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let record = IndexRecord {
             offset: start as u64,
@@ -317,7 +317,7 @@ impl StoredSample {
         Self { record, note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
     }
 
-    /// Returns the data for the stored pixels of an image, which begin at `start` of their run.
+    /// Returns the data for the stored pixels of an image, which begin at `start` of the chunk.
     pub(crate) fn of_pixels(start: usize, bytes: &[u8], form: StoredForm, decoded: Decoded) -> Self {
         let mut stored = Self::of(start, bytes, form, (decoded.width, decoded.height));
         (stored.record.orientation, stored.record.was_shrunk) = (decoded.orientation, decoded.was_shrunk);

@@ -47,13 +47,13 @@ const EXPECTED: [&str; 33] = [
     "0115 c8afdb5b145f8e3f the operation TrivialAugmentWide",
     "0116 2da392b375867d5c the operation AutoAugment",
     "0117 3fc5130b3365c74a the operation Pad",
-    "0200 bb2528c30fdc0f10 JPEG files",
-    "0201 f300359d810cecd5 PNG files",
-    "0202 b5af08963f21491d WebP files",
-    "0203 36d1cc8c1a274757 BMP files",
-    "0204 cf6b2ed4bec3521c GIF files",
-    "0205 11d6f828ae1ef719 PNM files",
-    "0206 a0c6e75f9876f58d TIFF files",
+    "0200 bb2528c30fdc0f10 the decoder of JPEG files",
+    "0201 f300359d810cecd5 the decoder of PNG files",
+    "0202 b5af08963f21491d the decoder of WebP files",
+    "0203 36d1cc8c1a274757 the decoder of BMP files",
+    "0204 cf6b2ed4bec3521c the decoder of GIF files",
+    "0205 11d6f828ae1ef719 the decoder of PNM files",
+    "0206 a0c6e75f9876f58d the decoder of TIFF files",
 ];
 
 #[test]
