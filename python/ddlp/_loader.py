@@ -6,6 +6,7 @@ import atexit
 import functools
 import json
 import logging
+import math
 import operator
 import os
 import sys
@@ -258,6 +259,10 @@ class Loader:
         }
         if max_corrupt is not None:
             options["max_corrupt"] = str(max_corrupt)
+        for name, value in options.items():
+            # JSON, which carries the options, has no such numbers.
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigurationError(f"`{name}` is {value}, but must be a finite number")
         self._options = options
         # The position from which the run begins.
         self._resume: dict[str, Any] | None = None

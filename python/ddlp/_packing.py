@@ -37,8 +37,8 @@ def pack(
         source: Path of an image folder, CIFAR-10's binary files, tar shards or another pack; an object or table as
             `Loader` takes it, with names of its classes.
         path: The file to create, usually ending in .ddlp.
-        format: "encoded" stores files. Other values name a form of pixels; "raw" takes several times the space and
-            needs no decoding. `ddlp pack --help` lists them.
+        format: "encoded" stores files. The name of a form of pixels stores pixels: "raw" takes several times the
+            space and needs no decoding. `ddlp pack --help` lists the names.
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
         max_side: With a format of pixels: limit of the longer side, in pixels; larger images are shrunk to it.

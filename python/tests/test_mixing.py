@@ -1,5 +1,6 @@
 """MixUp and CutMix on batches."""
 
+import math
 import pickle
 
 import numpy
@@ -75,8 +76,10 @@ def test_a_share_of_the_batches_is_mixed(pack):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"mixup": -1}, "mixup.*must be a number of 0 or more"),
-        ({"cutmix": "much"}, "cutmix.*must be a number of 0 or more"),
+        ({"mixup": -1}, "mixup.*must be a finite number of 0 or more"),
+        ({"mixup": math.inf}, "mixup. is inf, but must be a finite number"),
+        ({"mix_probability": math.nan}, "mix_probability. is nan, but must be a finite number"),
+        ({"cutmix": "much"}, "cutmix.*must be a finite number of 0 or more"),
         ({"mix_probability": 2}, "mix_probability.*from 0 to 1"),
         ({"classes": 0}, "classes.*from 1 to"),
     ],

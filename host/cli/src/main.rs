@@ -9,9 +9,8 @@
 //! - [`sample_data`]: a photographic dataset for trials.
 //! - Completions and manual pages are made from the definitions of the commands.
 //!
-//! Exit status: 0 for success, 1 for an error (described on standard error), 2 for a command line whose options are
-//! unknown, invalid or do not fit together; after a
-//! signal, 128 plus its number: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+//! Exit status: 0 for success, 1 for an error (described on standard error), 2 for options that are unknown, invalid or
+//! contradictory; after a signal, 128 plus its number: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -78,12 +77,12 @@ const EXIT_STATUSES: &str = "\
 Exit status:
   0    success
   1    an error, described on standard error
-  2    a wrong command line: options that are unknown, invalid, or do not fit together
+  2    options that are unknown, invalid or contradictory
   129  stopped by SIGHUP
   130  stopped by Ctrl-C (SIGINT)
   143  stopped by SIGTERM";
 
-/// Exit status after a wrong command line, whoever finds it: clap has the same.
+/// Exit status after a wrong command line, whether clap or this program rejects it.
 const WRONG_COMMAND_LINE: u8 = 2;
 
 #[derive(Subcommand)]

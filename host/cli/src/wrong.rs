@@ -3,7 +3,7 @@
 use ddlp_host::LoaderError;
 use std::fmt;
 
-/// A command line whose options do not fit together.
+/// A command line whose options are invalid or contradictory.
 #[derive(Debug)]
 pub struct WrongCommandLine(pub String);
 
@@ -23,8 +23,7 @@ macro_rules! wrong {
 }
 pub(crate) use wrong;
 
-/// Returns whether other options would prevent the error: what the command line itself rejects, and what the loader
-/// says of its options.
+/// Returns whether the error lies in the options, as this command or the loader found.
 pub fn is_of_command_line(error: &anyhow::Error) -> bool {
     error
         .chain()

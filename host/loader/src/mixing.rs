@@ -38,7 +38,7 @@ pub(crate) enum BatchMix {
     Unmixed,
     /// MixUp: each element becomes weight × own + (1 − weight) × other.
     Blend { weight: f64 },
-    /// CutMix: a rectangle is that of the other image.
+    /// CutMix: a rectangle shows the other image.
     Paste { window: Window, weight: f64 },
 }
 

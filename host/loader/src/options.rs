@@ -177,11 +177,11 @@ impl LoaderOptions {
         check_range("classes", self.classes.unwrap_or(1).into())?;
         for (name, alpha) in [("mixup", self.mixup), ("cutmix", self.cutmix)] {
             if !(alpha >= 0.0 && alpha.is_finite()) {
-                return Err(refused(name, &alpha.into()));
+                return Err(refused(name, &alpha));
             }
         }
         if !(0.0..=1.0).contains(&self.mix_probability) {
-            return Err(refused("mix_probability", &self.mix_probability.into()));
+            return Err(refused("mix_probability", &self.mix_probability));
         }
         let named = self.drives.as_deref().unwrap_or_default();
         if named.len() > DRIVES_MAX {
@@ -230,7 +230,7 @@ impl LoaderOptions {
             if let DriveSpec::Local(local) = drive {
                 check_range("threads", local.threads.unwrap_or(1) as u64)?;
                 if !(local.throttle > 0.0 && local.throttle <= 1.0) {
-                    return Err(refused("throttle", &local.throttle.into()));
+                    return Err(refused("throttle", &local.throttle));
                 }
                 if self.dataset.is_none() {
                     let message = "a local drive opens the dataset itself: give the loader its path (`dataset`)";

@@ -124,7 +124,7 @@ fn slot_memory(out: &mut String, slots: &SlotFigures) {
     }
 }
 
-/// Describes what the host's CPU prong read in a run of each case, without the drive alone, for which it reads nothing.
+/// Describes what the CPU prong read in each case but `csd`, in which it reads nothing.
 fn bytes_read(out: &mut String, outcome: &DualFigures) {
     let line = |name: String, figures: &CaseFigures| {
         let read = read_text(figures.read_mb, figures.read_blocks_mb, figures.read_samples_mb);
@@ -274,7 +274,7 @@ mod tests {
         assert!(text.contains("the runs left out 1 corrupt sample: class/bad.jpg\n"), "{text}");
         assert!(text.contains("1 fault in the runs of mte with slots shared: its agent had ended\n"), "{text}");
         assert!(text.contains("1.00 means that"), "{text}");
-        let read = "71.7 MB of samples that have 100 MB (0.717), 81.2 MB in blocks of 4 KiB (0.812)\n";
+        let read = "71.7 of the samples' 100 MB (71.7 %); 81.2 MB in blocks of 4 KiB (81.2 %)\n";
         assert!(text.contains(&format!("host read, cpu alone: {read}host read, slots shared, csd: {read}")), "{text}");
     }
 }

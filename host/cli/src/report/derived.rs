@@ -30,10 +30,11 @@ pub fn host_read(report: &Report) -> Option<String> {
     (report.read_mb > 0.0).then(|| read_text(report.read_mb, report.read_blocks_mb, report.read_samples_mb))
 }
 
-/// Describes bytes that were read of samples, and their share of all bytes of these samples. All are 10⁶ bytes.
+/// Describes bytes that were read of samples, and their share of all bytes of these samples. All
+/// arguments are in units of 10⁶ bytes.
 pub fn read_text(read_mb: f64, blocks_mb: Option<f64>, samples_mb: f64) -> String {
-    let share = |mb: f64| if samples_mb > 0.0 { format!(" ({:.3})", mb / samples_mb) } else { String::new() };
+    let share = |mb: f64| if samples_mb > 0.0 { format!(" ({:.1} %)", mb / samples_mb * 100.0) } else { String::new() };
     let (exact, all) = (text::figure(read_mb), text::figure(samples_mb));
-    let blocks = blocks_mb.map(|mb| format!(", {} MB in blocks of 4 KiB{}", text::figure(mb), share(mb)));
-    format!("{exact} MB of samples that have {all} MB{}{}", share(read_mb), blocks.unwrap_or_default())
+    let blocks = blocks_mb.map(|mb| format!("; {} MB in blocks of 4 KiB{}", text::figure(mb), share(mb)));
+    format!("{exact} of the samples' {all} MB{}{}", share(read_mb), blocks.unwrap_or_default())
 }

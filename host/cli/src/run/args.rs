@@ -207,7 +207,7 @@ A pipeline file lists its operations in order:
 Exit status:
   0    all batches were delivered, or as many as --stop-after allows, or --resume finds nothing left to do
   1    an error; the requested files are still written, with the results so far
-  2    a wrong command line: options that are unknown, invalid, or do not fit together
+  2    options that are unknown, invalid or contradictory
   129  stopped by SIGHUP; files are written as after an error
   130  stopped by Ctrl-C (SIGINT); files are written as after an error
   143  stopped by SIGTERM; files are written as after an error";

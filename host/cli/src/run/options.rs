@@ -163,7 +163,7 @@ impl Joined {
         given.or(had)
     }
 
-    /// Returns whether the run shuffles: the command line can only ask it not to.
+    /// Returns whether the run shuffles. The command line can only turn shuffling off.
     fn shuffles(&mut self, given: bool, had: Option<bool>) -> bool {
         if !given && had == Some(true) {
             self.had.push("a shuffled order".to_owned());

@@ -53,7 +53,7 @@ fn fail(folder: &Path, line: &str) -> String {
     fail_with(folder, line, 1)
 }
 
-/// Returns the message of a command whose options do not fit together.
+/// Returns the message of a command whose options are wrong.
 #[track_caller]
 fn refuse(folder: &Path, line: &str) -> String {
     fail_with(folder, line, 2)

@@ -198,9 +198,9 @@ fn rectangles_lie_in_the_image() {
 fn options_that_cannot_be_mixed_by_are_refused() {
     let default = LoaderOptions::default;
     for (options, message) in [
-        (LoaderOptions { mixup: -0.1, ..default() }, "`mixup` is -0.1, but must be a number of 0 or more"),
-        (LoaderOptions { mixup: f64::INFINITY, ..default() }, "`mixup` is null, but must"),
-        (LoaderOptions { cutmix: f64::NAN, ..default() }, "`cutmix` is null, but must"),
+        (LoaderOptions { mixup: -0.1, ..default() }, "`mixup` is -0.1, but must be a finite number of 0 or more"),
+        (LoaderOptions { mixup: f64::INFINITY, ..default() }, "`mixup` is inf, but must be a finite number"),
+        (LoaderOptions { cutmix: f64::NAN, ..default() }, "`cutmix` is NaN, but must be a finite number"),
         (LoaderOptions { mix_probability: 1.5, ..default() }, "`mix_probability` is 1.5, but must be a number from 0"),
         (LoaderOptions { classes: Some(0), ..default() }, "`classes` is 0, but must be a whole number from 1 to"),
         (LoaderOptions { classes: Some(1 << 21), ..default() }, "`classes` is 2097152"),

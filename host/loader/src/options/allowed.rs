@@ -5,6 +5,7 @@ use crate::drive::LocalDrive;
 use crate::error::LoaderError;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
+use std::fmt;
 
 /// Most threads of the CPU prong, and of a drive that the loader starts.
 const THREADS_MAX: u64 = 1024;
@@ -36,7 +37,7 @@ const RANGES: &[(&str, u64, u64)] = &[
 /// Checks that an option which is a whole number lies in its range.
 pub(super) fn check_range(option: &str, value: u64) -> Result<(), LoaderError> {
     let fits = RANGES.iter().any(|&(name, least, most)| name == option && (least..=most).contains(&value));
-    if fits { Ok(()) } else { Err(refused(option, &value.into())) }
+    if fits { Ok(()) } else { Err(refused(option, &value)) }
 }
 
 /// Returns the values that an option may have, in words, unless the option is too large for a few words.
@@ -57,7 +58,7 @@ fn allowed(option: &str) -> Option<String> {
         "max_corrupt" => r#"a number of samples, or a share of the epoch such as "1%""#,
         "drive_timeout_s" | "stall_after_s" => "a number of seconds, 0 or more",
         "throttle" => "a number above 0 and at most 1",
-        "mixup" | "cutmix" => "a number of 0 or more",
+        "mixup" | "cutmix" => "a finite number of 0 or more",
         "mix_probability" => "a number from 0 to 1",
         "shuffle" | "drive_optional" => "true or false",
         "cores" => "numbers of cores",
@@ -73,7 +74,7 @@ fn allowed(option: &str) -> Option<String> {
 }
 
 /// Returns the error for a value that an option cannot have. The option has words in [`allowed`].
-pub(super) fn refused(option: &str, value: &Value) -> LoaderError {
+pub(super) fn refused(option: &str, value: &dyn fmt::Display) -> LoaderError {
     let words = allowed(option).expect("an option with words");
     LoaderError::Options(format!("`{option}` is {value}, but must be {words}"))
 }

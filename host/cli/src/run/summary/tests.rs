@@ -58,13 +58,10 @@ fn a_drive_elsewhere_is_named_by_its_address_in_its_own_column() {
 fn what_was_read_is_compared_with_whole_samples_and_has_blocks_only_of_a_pack() {
     let files = Report { read_mb: 10.0, read_samples_mb: 10.0, ..Report::default() };
     let text = describe(&files, None);
-    assert!(text.contains("10.0 MB of samples that have 10.0 MB (1.000)\n"), "{text}");
+    assert!(text.contains("10.0 of the samples' 10.0 MB (100.0 %)\n"), "{text}");
     let pack = Report { read_mb: 7.17, read_blocks_mb: Some(8.1), ..files };
     let text = describe(&pack, None);
-    assert!(
-        text.contains("7.17 MB of samples that have 10.0 MB (0.717), 8.10 MB in blocks of 4 KiB (0.810)\n"),
-        "{text}"
-    );
+    assert!(text.contains("7.17 of the samples' 10.0 MB (71.7 %); 8.10 MB in blocks of 4 KiB (81.0 %)\n"), "{text}");
 }
 
 #[test]
