@@ -74,8 +74,16 @@ fn raw(orientation: u8, mut take: impl FnMut(Source<'_>)) {
 
 fn rendering() -> Ability {
     let mut digest = Digest::of(AbilityNumber::RENDERING);
-    raw(1, |source| recipes().iter().for_each(|recipe| digest.prepare(source, recipe)));
+    let recipes = recipes().into_iter().chain([bordered_crop()]);
+    raw(1, |source| recipes.clone().for_each(|recipe| digest.prepare(source, &recipe)));
     digest.finish()
+}
+
+/// Returns a pipeline that cuts a crop at the image's corner, and then adds a border to the crop: the border must show
+/// nothing of the image beyond the crop.
+fn bordered_crop() -> Pipeline {
+    let to = |side| CenterCrop::to(side).into();
+    Pipeline::of([RandomResizedCrop::to(BETWEEN).into(), to(BETWEEN - 1), to(BETWEEN + 3)])
 }
 
 fn orienting() -> Ability {
