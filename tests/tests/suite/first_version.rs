@@ -107,7 +107,7 @@ fn run(arguments: &[&str]) -> Vec<String> {
     let output = ddlp(&[&["run"], arguments, &["--digest", "--quiet", "--json", "-"]].concat());
     match output.status.code() {
         Some(0) => {}
-        Some(1) => return words("fails - - -"),
+        Some(1 | 2) => return words("fails - - -"),
         _ => return words(&format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr))),
     }
     let figures = json(&output);
