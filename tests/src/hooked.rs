@@ -48,6 +48,11 @@ pub trait Hooks: Send + Sync {
         FetchDepth::NONE
     }
 
+    /// Returns the silences of a drive that holds the dataset.
+    fn silences(&self) -> Silences {
+        Silences::default()
+    }
+
     /// Returns whether the dataset claims to lie in memory, so that nobody keeps a copy there.
     fn is_resident(&self) -> bool {
         false
@@ -130,7 +135,7 @@ impl<H: Hooks> Dataset for Hooked<H> {
     }
 
     fn silences(&self) -> Silences {
-        self.dataset.silences()
+        self.hooks.silences()
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {

@@ -424,7 +424,7 @@ impl Core {
             failure: None,
             doubts: HashMap::new(),
             refuted: HashMap::new(),
-            silence: SilenceRecord::default(),
+            silence: SilenceRecord::of(&*task.dataset),
         }
     }
 

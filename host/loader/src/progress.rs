@@ -127,7 +127,7 @@ impl ProgressHandle {
             tail: epoch.tail,
             images: core.recorder.images(),
             elapsed_s: core.recorder.now(),
-            silent_s: silences.total.as_secs_f64(),
+            silent_s: core.silence.of_run(silences.total).as_secs_f64(),
             silence: silences.now.as_ref().map(with_time_left),
             prongs: prongs.collect(),
             ready: core.ready.len(),

@@ -29,7 +29,8 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Time before the first request: opening the dataset, starting or reaching the drives, allocating result slots.
+    /// Time before the first request: starting or reaching the drives, allocating result slots, and opening the
+    /// dataset, unless the caller has opened it.
     pub setup_s: f64,
     /// Time from the first request to the last delivery, or to the error that ended the run.
     pub seconds: f64,

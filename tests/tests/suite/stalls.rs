@@ -1,5 +1,6 @@
 //! A sample that takes long holds up only its own batch, and a run in which nothing arrives says what it waits for.
 
+use ddlp_dataset::Silences;
 use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Loader, LoaderError, LocalDrive, LocalResults, ProgressHandle, Strategy,
@@ -394,4 +395,26 @@ fn copies_of_all_batches_can_be_kept() {
         kept.expect("every batch comes").iter().for_each(|batch| digest.update(batch).expect("a copy"));
         assert_eq!(digest.unordered(), reference.digest, "{strategy}");
     }
+}
+
+/// A dataset whose drive was silent for an hour before the run.
+struct OnceSilent;
+
+impl Hooks for OnceSilent {
+    fn reads(&self, _index: u64) {}
+
+    fn silences(&self) -> Silences {
+        Silences { total: Duration::from_secs(3600), now: None }
+    }
+}
+
+#[test]
+fn a_silence_before_the_run_is_not_the_runs() {
+    let photos = Photos::new(SAMPLES);
+    let dataset = ddlp_dataset::open(&photos.pack()).unwrap();
+    let dataset = Arc::new(Hooked { dataset, hooks: OnceSilent });
+    let builder = loader(&photos.pack()).dataset(dataset).strategy(Strategy::Cpu);
+    let run = Run::with(builder, |_, loader| assert_eq!(loader.progress().snapshot().silent_s, 0.0));
+    assert!(run.troubles().is_empty(), "{:?}", run.report.faults);
+    assert!(run.report.prongs[0].images_per_s > 0.0, "the hour is not left out of the CPU's work");
 }

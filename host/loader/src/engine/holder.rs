@@ -4,18 +4,33 @@
 use super::{Core, Engine};
 use crate::report::FaultKind;
 use crate::schedule::{BatchId, CPU};
-use ddlp_dataset::Silence;
+use ddlp_dataset::{Dataset, Silence};
 use std::time::Duration;
 
 /// What a run has recorded of silences.
 #[derive(Debug, Default)]
 pub(crate) struct SilenceRecord {
+    /// Time of all silences before the run.
+    before: Duration,
     /// Time of all silences up to now.
     pub total: Duration,
     /// Part of `total` that faults have already reported.
     reported: Duration,
     /// Whether the report names the silence that lasts.
     is_named: bool,
+}
+
+impl SilenceRecord {
+    /// Begins the record of a run over a dataset, which may have been silent before.
+    pub fn of(dataset: &dyn Dataset) -> Self {
+        let before = dataset.silences().total;
+        Self { before, total: before, reported: before, is_named: false }
+    }
+
+    /// Returns the time of a run's silences, from the time of all silences.
+    pub fn of_run(&self, total: Duration) -> Duration {
+        total.saturating_sub(self.before)
+    }
 }
 
 impl Engine {
