@@ -6,6 +6,7 @@
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - [`top`]: what loaders and agents do now.
 //! - [`mod@bench`]: measurements, printed with machine and revision.
+//! - [`mod@l3`]: images in L3.
 //! - [`sample_data`]: a photographic dataset for trials.
 //! - Completions and manual pages are made from the definitions of the commands.
 //!
@@ -20,6 +21,7 @@ mod files_only;
 mod inspect;
 mod interrupt;
 mod kernel;
+mod l3;
 mod machine;
 mod output;
 mod pack;
@@ -98,6 +100,9 @@ enum DdlpCommand {
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     SampleData(sample_data::SampleDataArgs),
+    /// Convert images to L3 and back: lossless, decoded in parallel and in part.
+    #[command(subcommand)]
+    L3(l3::L3Command),
     /// Print the completions for a shell: source them, or save them where the shell's manual says.
     Completions {
         /// The shell
@@ -168,6 +173,7 @@ fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Endin
         DdlpCommand::Devices(args) => devices::devices(&args),
         DdlpCommand::Top(args) => top::top(&args),
         DdlpCommand::Bench(command) => bench::bench(&command, interrupt),
+        DdlpCommand::L3(command) => l3::l3(&command),
         DdlpCommand::SampleData(args) => sample_data::sample_data(&args, interrupt),
         DdlpCommand::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,0 +1,203 @@
+//! `ddlp l3`: converts images to L3 and back, and describes images in L3.
+
+use crate::wrong::wrong;
+use crate::{Ending, output, text};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use ddlp_l3::{Decoder, Image, Options, PatchSize, Region};
+use image::{ColorType, DynamicImage, ExtendedColorType, ImageError, ImageFormat, ImageReader};
+use std::fs;
+use std::io::Cursor;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The command `ddlp l3`.
+#[derive(Subcommand)]
+pub enum L3Command {
+    Encode(EncodeArgs),
+    Decode(DecodeArgs),
+    /// Check every byte of an image in L3, and print its size.
+    Info {
+        /// The image in L3
+        file: PathBuf,
+    },
+}
+
+/// Convert an image to L3, without loss.
+///
+/// Reads PNG, BMP, PPM, PGM and WebP, gray or RGB with 8 bits per channel.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp l3 encode street.png street.l3
+  ddlp l3 encode street.png street.l3 --patch 32    # crops read fewer bytes")]
+pub struct EncodeArgs {
+    /// The image
+    image: PathBuf,
+    /// The image in L3 to write, or - for standard output
+    out: PathBuf,
+    /// Side of a patch in pixels [default: 64, or 32 for an image that has at most 32 columns and rows]
+    #[arg(long, value_enum)]
+    patch: Option<Patch>,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+/// Convert an image in L3 to another format, or a part of it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp l3 decode street.l3 street.png
+  ddlp l3 decode street.l3 corner.png --region 0,0,640,480    # only the patches there are decoded")]
+pub struct DecodeArgs {
+    /// The image in L3
+    image: PathBuf,
+    /// The image to write; its ending says the format: png, bmp, ppm or pgm
+    out: PathBuf,
+    /// Only this part: its first column and row, and its width and height in pixels
+    #[arg(long, value_name = "X,Y,WIDTH,HEIGHT", value_parser = region)]
+    region: Option<Region>,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Patch {
+    #[value(name = "32")]
+    Side32,
+    #[value(name = "64")]
+    Side64,
+    /// The side that gives the smaller file
+    Smaller,
+}
+
+#[derive(Args)]
+struct Threads {
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl Threads {
+    fn count(&self) -> usize {
+        let per_core = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or_else(per_core, usize::from)
+    }
+}
+
+fn region(text: &str) -> Result<Region, String> {
+    let numbers: Option<Vec<usize>> = text.split(',').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[x, y, width, height]) => Ok(Region { x, y, width, height }),
+        _ => Err("four whole numbers, such as 0,0,640,480, are needed".into()),
+    }
+}
+
+/// Runs the command.
+pub fn l3(command: &L3Command) -> anyhow::Result<Ending> {
+    match command {
+        L3Command::Encode(args) => encode(args)?,
+        L3Command::Decode(args) => decode(args)?,
+        L3Command::Info { file } => output::print(&describe(file)?)?,
+    }
+    Ok(Ending::Done)
+}
+
+fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
+    check_files(&args.image, &args.out)?;
+    let name = args.image.display();
+    let image = pixels(&read(&args.image)?).with_context(|| format!("cannot encode {name}"))?;
+    let (width, height) = (image.width() as usize, image.height() as usize);
+    let image = Image::new(image.as_bytes(), width, height, image.color().channel_count().into())?;
+    let patch = match args.patch {
+        None => PatchSize::BySize,
+        Some(Patch::Side32) => PatchSize::Side32,
+        Some(Patch::Side64) => PatchSize::Side64,
+        Some(Patch::Smaller) => PatchSize::Smaller,
+    };
+    let bytes = ddlp_l3::encode(image, Options { patch, threads: args.threads.count() });
+    output::write(&args.out, &bytes, "the image in L3")
+}
+
+/// Decodes an image of another format.
+fn pixels(file: &[u8]) -> anyhow::Result<DynamicImage> {
+    const FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Bmp, ImageFormat::Pnm, ImageFormat::WebP];
+    let reader = ImageReader::new(Cursor::new(file)).with_guessed_format()?;
+    if !reader.format().is_some_and(|format| FORMATS.contains(&format)) {
+        bail!("it is no PNG, BMP, PPM, PGM or WebP image");
+    }
+    let image = reader.decode()?;
+    match image.color() {
+        ColorType::L8 | ColorType::Rgb8 => Ok(image),
+        color if color.has_alpha() => bail!("it has an alpha channel, which L3 does not store: remove it first"),
+        _ => bail!("it has more than 8 bits per channel, which L3 does not store: convert it to 8 bits first"),
+    }
+}
+
+fn decode(args: &DecodeArgs) -> anyhow::Result<()> {
+    check_files(&args.image, &args.out)?;
+    let format = match ImageFormat::from_path(&args.out) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Bmp | ImageFormat::Pnm)) => format,
+        _ => wrong!("{}: its ending must be png, bmp, ppm or pgm", args.out.display()),
+    };
+    let (name, bytes) = (args.image.display(), read(&args.image)?);
+    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let whole = decoder.index().whole();
+    let region = args.region.unwrap_or(whole);
+    let pixels = if region == whole {
+        decoder.decode(args.threads.count())
+    } else {
+        let stride = region.width.saturating_mul(decoder.channels());
+        decoder.index().pieces(region).and_then(|_| {
+            let mut pixels = vec![0; stride * region.height];
+            decoder.decode_region(region, &mut pixels, stride).map(|()| pixels)
+        })
+    };
+    let pixels = pixels.with_context(|| format!("cannot decode {name}"))?;
+    let color = if decoder.channels() == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
+    let mut out = Cursor::new(Vec::new());
+    encode_as(&mut out, &pixels, region, color, format)
+        .with_context(|| format!("cannot make {} of {name}", args.out.display()))?;
+    output::write(&args.out, out.get_ref(), "the image")
+}
+
+fn encode_as(
+    out: &mut Cursor<Vec<u8>>,
+    pixels: &[u8],
+    region: Region,
+    color: ExtendedColorType,
+    format: ImageFormat,
+) -> Result<(), ImageError> {
+    // The sides of an image in L3 fit into 32 bits.
+    image::write_buffer_with_format(out, pixels, region.width as u32, region.height as u32, color, format)
+}
+
+fn describe(file: &Path) -> anyhow::Result<String> {
+    let (name, bytes) = (file.display(), read(file)?);
+    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let pixels = decoder.decode(1).with_context(|| format!("cannot decode {name}"))?;
+    let index = decoder.index();
+    let color = if index.channels() == 1 { "gray" } else { "RGB" };
+    let share = bytes.len() as f64 / pixels.len() as f64;
+    Ok(format!(
+        "{name}: {}×{} {color}, patches of {side}×{side}, {} ({:.1} % of the pixels' bytes), intact\n",
+        index.width(),
+        index.height(),
+        text::bytes(bytes.len() as u64),
+        100.0 * share,
+        side = index.patch_side(),
+    ))
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Refuses an output that cannot be written or would replace the input.
+fn check_files(input: &Path, out: &Path) -> anyhow::Result<()> {
+    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    if file(input).is_some_and(|input| file(out) == Some(input)) {
+        wrong!("{} would be overwritten: name another file", input.display());
+    }
+    output::check_writable(out, "the image")
+}
