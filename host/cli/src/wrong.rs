@@ -1,5 +1,6 @@
 //! Errors of the command line, which have an exit status of their own.
 
+use ddlp_dataset::pack::PackOptionError;
 use ddlp_host::LoaderError;
 use std::fmt;
 
@@ -23,9 +24,11 @@ macro_rules! wrong {
 }
 pub(crate) use wrong;
 
-/// Returns whether the error lies in the options, as this command or the loader found.
+/// Returns whether the error lies in the options, as this command or a library found.
 pub fn is_of_command_line(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.is::<WrongCommandLine>() || matches!(cause.downcast_ref(), Some(LoaderError::Options(_))))
+    error.chain().any(|cause| {
+        cause.is::<WrongCommandLine>()
+            || cause.is::<PackOptionError>()
+            || matches!(cause.downcast_ref(), Some(LoaderError::Options(_)))
+    })
 }

@@ -133,7 +133,7 @@ fn a_resumed_run_needs_no_options() {
     let rest = "run photos --resume at.json --state-out end.json --quiet --json -";
     let rest = json(&succeed(folder, rest));
     assert_eq!((&rest["batches"], &rest["strategy"], &rest["seed"]), (&3.into(), &"cpu".into(), &3.into()));
-    let message = fail(folder, "run photos --resume at.json --batch 6");
+    let message = refuse(folder, "run photos --resume at.json --batch 6");
     assert!(message.contains("had --batch-size 5, but --batch-size 6 is given"), "{message}");
     succeed(folder, "pack photos p.ddlp --quiet");
     let message = fail(folder, "run p.ddlp --resume at.json");
@@ -248,9 +248,8 @@ fn errors_say_what_and_where() {
         ("run photos --drive none --max-corrupt 5", "--policy"),
         ("run photos --drive none --strategy mte", "--strategy mte"),
         ("run photos --drive none --json - --state-out -", "standard output"),
-        ("run tcp://127.0.0.1:1/nqn.x --drive local", "leave --drive out"),
         ("run /dev/nvme0n1", "/dev/nvmeX"),
-        ("inspect tcp://127.0.0.1:1/nqn.x", "is a drive"),
+        ("verify tcp://127.0.0.1:1/nqn.x", "is a drive"),
         ("bench dual tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
     ] {
         let message = refuse(folder, line);

@@ -1,6 +1,6 @@
 //! Packs: made, inspected, verified; the text about them, and what is refused.
 
-use crate::{fail, json, names, photos, run, stderr, stdout, succeed};
+use crate::{fail, json, names, photos, refuse, run, stderr, stdout, succeed};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -58,7 +58,7 @@ fn commands_that_read_files_say_so_when_they_are_given_a_drive() {
     let home = tempfile::tempdir().unwrap();
     for command in ["inspect tcp://h:1/nqn.x", "verify tcp://h:1/nqn.x", "verify /dev/nvme0", "pack /dev/nvme0 p.ddlp"]
     {
-        let said = fail(home.path(), command);
+        let said = refuse(home.path(), command);
         assert!(said.contains("is a drive") && said.contains("where the pack lies"), "{command}: {said}");
     }
 }
@@ -280,9 +280,9 @@ fn the_form_of_samples_is_chosen_and_reported() {
     assert_eq!((sides[0].max(sides[1]), &sample["record"]["form"]), (64, &"raw".into()));
     let said = succeed(folder, "inspect p.ddlp --sample 3");
     assert!(said.contains("shrunk when it was packed"), "{said}");
-    let message = fail(folder, "pack photos p.ddlp --force --max-side 64");
+    let message = refuse(folder, "pack photos p.ddlp --force --max-side 64");
     assert!(message.contains("--format raw"), "{message}");
-    let message = fail(folder, "pack photos p.ddlp --force --format raw --jpeg kept");
+    let message = refuse(folder, "pack photos p.ddlp --force --format raw --jpeg kept");
     assert!(message.contains("--jpeg"), "{message}");
 }
 

@@ -1,6 +1,6 @@
 //! States and plans: what a stopped, killed or finished run leaves, and what another run does with it.
 
-use crate::{Running, fail, json, names, photos, run, stderr, succeed, wait_for};
+use crate::{Running, fail, json, names, photos, refuse, run, stderr, succeed, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -111,7 +111,8 @@ fn a_state_brings_policy_and_pipeline_and_every_other_option_is_named() {
     fs::remove_file(folder.join("p.toml")).unwrap();
     let rest = json(&succeed(folder, "run photos --resume at.json --drive none --quiet --json -"));
     assert_eq!(rest["batches"], 2);
-    let message = fail(folder, "run photos --resume at.json --batch 6 --seed 1 --policy fail --pipeline imagenet-val");
+    let message =
+        refuse(folder, "run photos --resume at.json --batch 6 --seed 1 --policy fail --pipeline imagenet-val");
     for part in [
         "--batch-size 8 --seed 0",
         "--policy skip --pipeline {",
@@ -155,7 +156,7 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
     for key in ["batches", "images", "strategy", "seed", "digest", "ordered_digest"] {
         assert_eq!(again[key], recorded[key], "{key}");
     }
-    let message = fail(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
+    let message = refuse(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
     assert!(
         message.contains("--batch-size 5 --seed 3 --epochs 2, but --batch-size 6 --seed 4 --epochs 3 is given"),
         "{message}"
