@@ -2,12 +2,13 @@
 
 mod sample;
 
-use crate::{Ending, files_only, output, text};
+use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
+use ddlp_host::{Host, drive_address, open_drive_pack};
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -26,7 +27,8 @@ Examples:
   ddlp inspect train.ddlp --sample n01440764/n01440764_10026.JPEG
   ddlp inspect train.ddlp --json | jq .classes")]
 pub struct InspectArgs {
-    /// A pack; also an image folder, CIFAR-10's binary files, tar shards or a list of files
+    /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, or the address of a drive
+    /// that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
     file: PathBuf,
     /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]
@@ -42,24 +44,40 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
-    files_only::check(&args.file)?;
-    let dataset = ddlp_dataset::open(&args.file)?;
-    let pack = match dataset.kind() {
-        "pack" => Some(Pack::open(&args.file)?),
-        _ => None,
+    let opened = open(&args.file)?;
+    let (dataset, pack): (&dyn Dataset, _) = match &opened {
+        Opened::Pack(pack) => (&**pack, Some(&**pack)),
+        Opened::Other(dataset) => (&**dataset, None),
     };
     let shown = match &args.sample {
         Some(sample) => {
-            let described = DescribedSample::new(&*dataset, pack.as_ref(), find(&*dataset, sample)?)?;
+            let described = DescribedSample::new(dataset, pack, find(dataset, sample)?)?;
             if args.json { to_json(&described)? } else { described.to_text() }
         }
         None => {
-            let described = Described::new(&args.file, &*dataset, pack.as_ref())?;
+            let described = Described::new(&args.file, dataset, pack)?;
             if args.json { to_json(&described)? } else { described.to_text(args.all) }
         }
     };
     output::print(&shown)?;
     Ok(Ending::Done)
+}
+
+/// An open dataset: packs have facts of their own.
+enum Opened {
+    Pack(Box<Pack>),
+    Other(Box<dyn Dataset>),
+}
+
+fn open(place: &Path) -> anyhow::Result<Opened> {
+    if let Some(address) = drive_address(place) {
+        return Ok(Opened::Pack(open_drive_pack(address, &Host::system())?.into()));
+    }
+    let dataset = ddlp_dataset::open(place)?;
+    Ok(match dataset.kind() {
+        "pack" => Opened::Pack(Pack::open(place)?.into()),
+        _ => Opened::Other(dataset),
+    })
 }
 
 fn to_json(value: &impl Serialize) -> anyhow::Result<String> {

@@ -114,7 +114,7 @@ pub use forking::Forking;
 pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
-pub use opening::{drive_address, open_dataset};
+pub use opening::{drive_address, open_dataset, open_drive_pack};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::LastBatch;
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};

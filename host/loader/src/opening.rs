@@ -24,11 +24,20 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
         check_no_address(place)?;
         return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());
     };
+    Ok(Arc::new(open_drive_pack(address, host)?))
+}
+
+/// Opens the pack that lies in the drive with this address. Towards the drive, this machine is `host`.
+///
+/// # Errors
+///
+/// As [`open_dataset`] of the address.
+pub fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
     let blocks = DriveBlocks::open(endpoint, address).map_err(refused)?;
-    match Pack::from_blocks(Box::new(blocks), place) {
-        Ok(pack) => Ok(Arc::new(pack)),
+    match Pack::from_blocks(Box::new(blocks), Path::new(address)) {
+        Ok(pack) => Ok(pack),
         Err(FormatError::NotAPack { .. }) => Err(refused(
             "it serves no pack, so no host can read its dataset: let its agent serve a pack (`ddlp pack`)"
                 .to_owned()

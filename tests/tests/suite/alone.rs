@@ -201,6 +201,23 @@ fn the_command_needs_the_address_alone() {
     assert!(said.contains("it serves no pack"), "{said}");
 }
 
+#[test]
+fn a_pack_in_a_drive_can_be_inspected_as_in_its_file() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let inspect = |place: &str, more: &[&str]| {
+        let output = Command::new(program("ddlp")).args(["inspect", place, "--json"]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(json["file"].take().as_str().unwrap().starts_with(place), "the place");
+        json
+    };
+    for more in [&[][..], &["--sample", "17"]] {
+        let [file, drive] = [photos.pack().to_str().unwrap(), &*agent.url()].map(|place| inspect(place, more));
+        assert_eq!(file, drive);
+    }
+}
+
 /// Accepts connections at an address for a while, and closes each at once. Returns how many came.
 fn attempts_within(time: Duration, address: &str) -> u32 {
     let listener = TcpListener::bind(address).expect("the agent has gone");

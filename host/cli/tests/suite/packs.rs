@@ -56,8 +56,7 @@ fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
 #[test]
 fn commands_that_read_files_say_so_when_they_are_given_a_drive() {
     let home = tempfile::tempdir().unwrap();
-    for command in ["inspect tcp://h:1/nqn.x", "verify tcp://h:1/nqn.x", "verify /dev/nvme0", "pack /dev/nvme0 p.ddlp"]
-    {
+    for command in ["verify tcp://h:1/nqn.x", "verify /dev/nvme0", "pack /dev/nvme0 p.ddlp"] {
         let said = refuse(home.path(), command);
         assert!(said.contains("is a drive") && said.contains("where the pack lies"), "{command}: {said}");
     }
