@@ -15,7 +15,7 @@ const CUT: Duration = Duration::from_secs(60);
 /// Longest time from Ctrl-C until a run is over.
 const CTRL_C_PATIENCE: Duration = Duration::from_secs(30);
 /// Batches of an epoch.
-const BATCHES: u64 = IMAGES as u64 / BATCH;
+pub const BATCHES: u64 = IMAGES as u64 / BATCH;
 /// Samples of a batch of 7.2 MB.
 const LARGE_BATCH: u64 = 48;
 /// The consumer's time for a batch: so long that the CPU, which emulation slows down less, does not finish an epoch
@@ -24,7 +24,7 @@ const STEP_MS: u64 = 150;
 /// Length of an epoch in a run with a fault.
 const EPOCH_SECONDS: u64 = 15;
 /// The drive's controller in the host, where the ordinary disk is the first one.
-const NODE: &str = "/dev/nvme1";
+pub const NODE: &str = "/dev/nvme1";
 /// Exit status after Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
@@ -55,7 +55,7 @@ impl Pair {
     }
 }
 
-fn job(epochs: u64) -> String {
+pub fn job(epochs: u64) -> String {
     format!("--batch {BATCH} --epochs {epochs} --seed 3")
 }
 
@@ -136,7 +136,7 @@ impl<'guest> Underway<'guest> {
 }
 
 /// Removes the colours of a log from a text.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_string();
     parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
@@ -144,7 +144,7 @@ fn plain(text: &str) -> String {
 
 /// Asserts that no thread waits in the kernel where no signal reaches it, except the kernel's own (children of thread
 /// 2).
-fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
+pub fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
     let look = "for thread in /proc/[0-9]*/task/[0-9]*; do \
                 set -- $(sed 's/.*) //' $thread/stat 2> /dev/null); \
                 if [ \"$1\" = D ] && [ \"$2\" != 2 ]; then cat $thread/comm; fi; done";
@@ -292,7 +292,7 @@ fn io_uring_is_not_needed(host: &Guest, digest: &str) -> Result<()> {
 
 /// Connects the kernel as the README says, by an nvme-cli without `--fast_io_fail_tmo`: `ddlp devices` says what is
 /// left to do. The drive's node is the one after the disk's.
-fn connect(host: &Guest, address: &str, port: u16, nqn: &str) -> Result<()> {
+pub fn connect(host: &Guest, address: &str, port: u16, nqn: &str) -> Result<()> {
     let brief = Duration::from_secs(60);
     let options = "--reconnect-delay=2 --keep-alive-tmo=10";
     host.succeed(&format!("nvme connect -t tcp -a {address} -s {port} -n {nqn} {options}"), brief)?;
