@@ -94,6 +94,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.read_many(reads)
     }
 
+    fn comes_over_network(&self) -> bool {
+        self.dataset.comes_over_network()
+    }
+
     fn header_extent(&self, index: u64) -> Range<u64> {
         self.dataset.header_extent(index)
     }

@@ -32,6 +32,7 @@ mod inputs;
 mod parallel;
 mod patience;
 mod reads;
+mod rereading;
 mod resident;
 mod sample;
 mod sample_reader;
@@ -190,7 +191,13 @@ pub trait Dataset: Send + Sync {
         FetchDepth::NONE
     }
 
-    /// Returns a whole sample that lies in memory, so that nothing has to be read.
+    /// Returns whether bytes come over a network. Bytes that arrive damaged are then read again before they are judged.
+    fn comes_over_network(&self) -> bool {
+        false
+    }
+
+    /// Returns a whole sample of a dataset that keeps its samples in memory; the first call may read the sample and its
+    /// neighbours. `None` if the caller has to read the sample.
     fn in_memory(&self, _index: u64) -> Option<Source<'_>> {
         None
     }
@@ -245,8 +252,8 @@ pub trait Dataset: Send + Sync {
     /// Returns the digest by which host and drive find out whether they have the same dataset.
     fn identity(&self) -> Identity;
 
-    /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`; a source of another crate has a word
-    /// of its own.
+    /// Returns the kind of the source: `"folder"`, `"list"`, `"pack"`, `"cifar"` or `"tar"`; a source of another crate
+    /// has a word of its own.
     fn kind(&self) -> &'static str;
 
     /// Returns the decoders that the samples need, as far as names and records tell. Reads no sample; samples may need

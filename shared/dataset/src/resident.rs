@@ -75,7 +75,7 @@ impl Resident {
     }
 
     /// Returns a sample's pixels if they are in memory already.
-    fn in_memory(&self, index: u64) -> Option<&[u8]> {
+    fn pixels_if_read(&self, index: u64) -> Option<&[u8]> {
         let (number, place) = self.place(index);
         self.of_group(self.groups.get(number)?.get()?, place)
     }
@@ -230,6 +230,10 @@ impl Dataset for Resident {
         FetchDepth::NONE
     }
 
+    fn comes_over_network(&self) -> bool {
+        self.dataset.comes_over_network()
+    }
+
     fn header_extent(&self, index: u64) -> Range<u64> {
         self.dataset.header_extent(index)
     }
@@ -240,7 +244,7 @@ impl Dataset for Resident {
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        match Dataset::in_memory(self, index) {
+        match self.in_memory(index) {
             Some(source) => Ok(source),
             None => self.dataset.sample(index, buf),
         }
@@ -251,7 +255,7 @@ impl Dataset for Resident {
     }
 
     fn prefetch(&self, index: u64, half: Half) {
-        if let Some(bytes) = self.in_memory(index) {
+        if let Some(bytes) = self.pixels_if_read(index) {
             let (first, second) = bytes.split_at(bytes.len() / 2);
             ddlp_pixels::prefetch(match half {
                 Half::First => first,
@@ -263,7 +267,7 @@ impl Dataset for Resident {
     /// Announces to the dataset only samples that are not in memory: those that no group holds, and those of groups
     /// that have not been read yet.
     fn announce(&self, indices: &[u64]) {
-        let left: Vec<u64> = indices.iter().copied().filter(|&index| self.in_memory(index).is_none()).collect();
+        let left: Vec<u64> = indices.iter().copied().filter(|&index| self.pixels_if_read(index).is_none()).collect();
         if !left.is_empty() {
             self.dataset.announce(&left);
         }

@@ -15,7 +15,6 @@
 
 mod ahead;
 mod bytes;
-mod rereading;
 mod round;
 mod stored;
 mod times;
@@ -28,6 +27,7 @@ pub(crate) use stored::{file, whole};
 pub use times::StageTimes;
 
 use crate::forms::FormNotes;
+use crate::rereading::Rereading;
 use crate::{Dataset, Decoder, Decoders, ReadError, Reads};
 use bytes::SampleBytes;
 use ddlp_pixels::{CompiledPipeline, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source};
@@ -77,8 +77,8 @@ pub struct SampleReader {
     read: BytesRead,
     /// Samples that arrived damaged over a network and were intact when they were read again.
     healed: u64,
-    /// Whether the sample that was rendered last had been fetched, and had come damaged.
-    has_fetched_damage: bool,
+    /// The damaged read of the fetched sample that was rendered last, if that failed.
+    rereading: Rereading,
 }
 
 impl SampleReader {
@@ -127,9 +127,8 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, SampleError> {
-        let has_fetched_damage = std::mem::take(&mut self.has_fetched_damage);
+        let rereading = std::mem::take(&mut self.rereading);
         let Self { bytes, notes, reads, plan, decoders, times, read, healed, .. } = self;
-        let healed_before = *healed;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
@@ -143,7 +142,7 @@ impl SampleReader {
                 render(source, &mut plan)
             }
             None => {
-                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read, healed };
+                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read, rereading, healed };
                 sample.render(reading, limits, &mut plan, &mut watch, render)
             }
         };
@@ -152,12 +151,7 @@ impl SampleReader {
             self.bytes = Vec::new();
         }
         match rendered? {
-            Rendered::Done(prepared) => {
-                if has_fetched_damage && self.healed == healed_before {
-                    self.healed += 1;
-                }
-                Ok(prepared)
-            }
+            Rendered::Done(prepared) => Ok(prepared),
             Rendered::NeedsFile => {
                 let message = "the stored bytes are damaged, and this form has no file to decode instead".to_owned();
                 Err(PixelError::Malformed { message }.into())
@@ -178,7 +172,21 @@ impl SampleReader {
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Option<Prepared> {
-        self.has_fetched_damage = fetched.is_damaged();
+        let rendered = self.render_fetched(fetched, preparer, drawn, out);
+        self.rereading = match rendered {
+            Some(_) => Rereading::default(),
+            None => fetched.came().map(Rereading::after).unwrap_or_default(),
+        };
+        rendered
+    }
+
+    fn render_fetched(
+        &mut self,
+        fetched: &FetchedSample,
+        preparer: &mut Preparer,
+        drawn: Drawn<'_>,
+        out: &mut [u8],
+    ) -> Option<Prepared> {
         let mut watch = Watch::start(self.times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
         let source = fetched.source(&mut plan)?;
@@ -187,11 +195,7 @@ impl SampleReader {
         watch.has_prepared();
         match rendered {
             Ok(Rendered::Done(prepared)) => Some(prepared),
-            Ok(Rendered::NeedsFile) => None,
-            Err(error) => {
-                self.has_fetched_damage = matches!(error, PixelError::Checksum { .. });
-                None
-            }
+            Ok(Rendered::NeedsFile) | Err(_) => None,
         }
     }
 }

@@ -1,12 +1,15 @@
 //! What the host asks of a drive that alone holds the dataset, as a relay between them sees it.
 
-use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
+use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm, pack};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
 use ddlp_tests::runs::{Run, chain, loader};
+use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,16 +109,17 @@ fn a_block_that_the_drive_cannot_read_is_damage_of_its_sample_alone() {
     assert_eq!(run.report.images + 1, expected.report.images);
 }
 
-/// How a relay changes a byte of a sample that the host reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How a relay changes a byte that the host reads.
+#[derive(Clone, Copy, Debug)]
 enum Flip {
-    /// In the first read.
-    Once,
-    /// The same bit in every read.
+    /// In the first reads, in another way each time.
+    First(u8),
+    /// In every read, in the same way.
     Always,
-    /// In every read, in another way.
-    Anew,
 }
+
+/// A change in another way in every read.
+const ANEW: Flip = Flip::First(u8::MAX);
 
 /// Returns a loader over the agent's dataset, through a relay that changes the byte at `place` of the namespace.
 fn flipping(agent: &Agent, place: u64, flip: Flip) -> LoaderBuilder {
@@ -128,33 +132,46 @@ fn flipping(agent: &Agent, place: u64, flip: Flip) -> LoaderBuilder {
         let data_offset = u32::from_le_bytes(pdu.bytes[12..16].try_into().expect("four bytes"));
         let begin = first * BLOCK_BYTES + u64::from(data_offset);
         let Some(at) = place.checked_sub(begin).map(|at| 24 + at as usize) else { return Fate::Pass };
-        if at < pdu.bytes.len() && (flip != Flip::Once || flips == 0) {
-            flips += 1;
-            pdu.bytes[at] ^= if flip == Flip::Anew { flips } else { 1 };
+        if at >= pdu.bytes.len() {
+            return Fate::Pass;
+        }
+        match flip {
+            Flip::First(reads) if flips < reads => {
+                flips += 1;
+                pdu.bytes[at] ^= flips;
+            }
+            Flip::First(_) => {}
+            Flip::Always => pdu.bytes[at] ^= 1,
         }
         Fate::Pass
     })
+    .policy(CorruptPolicy::Skip)
+}
+
+/// Asserts that a run delivered everything, and reports one damaged sample that came intact later.
+fn assert_healed(run: &Run, expected: &Run, what: &str) {
+    assert_eq!((&run.digest, run.report.corrupt.len()), (&expected.digest, 0), "{what}");
+    let [fault] = &run.report.faults[..] else { panic!("{what}: {:?}", run.report.faults) };
+    assert_eq!(fault.kind, FaultKind::Damaged, "{what}: {fault:?}");
+    assert!(fault.what.contains("arrived damaged and was intact"), "{what}: {fault:?}");
 }
 
 #[test]
 fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
     let photos = photos();
-    for form in [StoredForm::Kept, StoredForm::Raw] {
+    for form in [StoredForm::Kept, StoredForm::Raw, StoredForm::Rows] {
         let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
         let record = Pack::open(&pack).unwrap().record(11).unwrap();
         let place = record.offset + u64::from(record.length) / 2;
         let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
         let expected = Run::of(loader(&pack));
-        let run = Run::of(flipping(&agent, place, Flip::Once).policy(CorruptPolicy::Skip));
-        assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest, 0), "{form:?}");
-        let faults = &run.report.faults;
-        assert_eq!((faults.len(), faults[0].kind), (1, FaultKind::Damaged), "{form:?}: {faults:?}");
-        assert!(faults[0].what.contains("arrived damaged and was intact"), "{faults:?}");
+        let run = Run::of(flipping(&agent, place, Flip::First(1)));
+        assert_healed(&run, &expected, form.name());
         // The host cannot tell this from damage on the drive.
-        let run = Run::of(flipping(&agent, place, Flip::Always).policy(CorruptPolicy::Skip));
+        let run = Run::of(flipping(&agent, place, Flip::Always));
         assert_eq!((run.report.corrupt.len(), run.report.faults.len()), (1, 0), "{form:?}");
         assert_eq!((run.report.corrupt[0].sample_id, &*run.report.corrupt[0].reason), (11, "wrong checksum"));
-        let mut loader = flipping(&agent, place, Flip::Anew).policy(CorruptPolicy::Skip).build().unwrap();
+        let mut loader = flipping(&agent, place, ANEW).build().unwrap();
         let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
         let said = chain(&error);
         assert!(matches!(error, LoaderError::Unavailable(_)), "{said}");
@@ -162,5 +179,50 @@ fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
             said.contains("never twice in a row with the same bytes") && loader.report().corrupt.is_empty(),
             "{said}"
         );
+    }
+}
+
+/// The whole file replaces a damaged row index, and only a second read tells whether the drive's copy is damaged.
+#[test]
+fn a_row_index_that_is_damaged_on_the_way_is_a_fault_and_one_on_the_drive_is_none() {
+    let photos = photos();
+    let pack = photos.pack_as("rows.ddlp", PackFormat::of(StoredForm::Rows));
+    let place = Pack::open(&pack).unwrap().record(11).unwrap().offset - 1;
+    let agent = Agent::start(&pack, &photos.scratch().join("state"), &["--slots", "8"]);
+    let expected = Run::of(loader(&pack));
+    assert_healed(&Run::of(flipping(&agent, place, Flip::First(1))), &expected, "once");
+    let run = Run::of(flipping(&agent, place, Flip::Always));
+    assert_eq!((run.digest, run.report.corrupt.len(), run.report.faults.len()), (expected.digest, 0, 0));
+}
+
+/// Samples that stay in memory are read in groups, and a damaged one by itself.
+#[test]
+fn a_small_sample_that_is_damaged_on_the_way_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = |number: usize| (0..3073).map(move |at| if at == 0 { 3 } else { (number * 31 + at * 7) as u8 });
+    fs::write(folder.path().join("data_batch_1.bin"), (0..50).flat_map(sample).collect::<Vec<_>>()).unwrap();
+    let (source, path) = (ddlp_dataset::open(folder.path()).unwrap(), folder.path().join("cifar.ddlp"));
+    pack(&*source, &path, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let place = Pack::open(&path).unwrap().record(11).unwrap().offset + 100;
+    let agent = Agent::start(&path, &folder.path().join("state"), &["--slots", "8"]);
+    let small = |builder: LoaderBuilder| Run::of(builder.pipeline(Pipeline::cifar_train()).epochs(2));
+    let run = small(flipping(&agent, place, Flip::First(2)));
+    assert_healed(&run, &small(loader(&path)), "a sample in memory");
+}
+
+#[test]
+fn a_bit_that_flips_while_the_pack_is_opened_is_no_damage() {
+    let photos = photos();
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
+    let expected = Run::of(loader(&photos.pack()));
+    let layout = Pack::open(&photos.pack()).unwrap().layout().clone();
+    let sections = [Part::Records, Part::Labels, Part::Classes].map(|part| layout.section(part).offset);
+    for place in [0, 8, 100].into_iter().chain(sections) {
+        let run = Run::of(flipping(&agent, place, Flip::First(1)));
+        assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 0), "byte {place}");
+        let error = flipping(&agent, place, ANEW).build().err().expect("the pack does not open");
+        assert!(chain(&error).contains("never twice in a row with the same bytes"), "byte {place}: {}", chain(&error));
+        let error = flipping(&agent, place, Flip::Always).build().err().expect("the pack does not open");
+        assert!(!chain(&error).contains("twice in a row"), "byte {place}: {}", chain(&error));
     }
 }

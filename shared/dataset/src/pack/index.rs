@@ -18,9 +18,8 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn read(file: Store) -> Result<Self, FormatError> {
         let path = file.path();
-        let block = read_superblock(&file, file.len_bytes())
-            .map_err(|source| FormatError::Io { path: path.to_owned(), source })?;
-        let layout = PackLayout::parse(&block, file.len_bytes())
+        let layout = read_superblock(&file, file.len_bytes())
+            .map_err(|source| FormatError::Io { path: path.to_owned(), source })?
             .map_err(|problem| superblock_error(path, file.len_bytes(), problem))?;
         Ok(Self { file, layout })
     }
@@ -39,8 +38,7 @@ impl Index {
             Some(change) if bytes != self.file.len_bytes() => return Err(changed(change)),
             _ => {}
         }
-        let block = read_superblock(&self.file, bytes).map_err(unreadable)?;
-        match (PackLayout::parse(&block, bytes), change) {
+        match (read_superblock(&self.file, bytes).map_err(unreadable)?, change) {
             (Err(_), _) => Err(changed("is no longer a pack".to_owned())),
             (Ok(layout), _) if layout != self.layout => Err(changed(format!(
                 "is another pack now: its identity begins with {}, that of the opened pack with {}",
@@ -63,39 +61,48 @@ impl Index {
 
     /// Returns a record, or the problem with it. `index` must exist.
     pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
-        let bytes = self.record_bytes(index).map_err(RecordProblem::Unreadable)?;
-        IndexRecord::parse(&bytes, &self.layout)
+        let judged = self.file.read_judged(|| {
+            let bytes = self.record_bytes(index)?;
+            Ok((crc32c::crc32c(&bytes), IndexRecord::parse(&bytes, &self.layout)))
+        });
+        judged.map_err(RecordProblem::Unreadable)?
     }
 
-    /// Passes a section to `take` piece by piece. Fails at the end if its checksum is wrong: only then is it known.
-    pub(super) fn read_section(
+    /// Passes a section piece by piece to `take`, which adds each piece to what `new` returned. Fails at the end if the
+    /// section's checksum is wrong: only then is it known.
+    pub(super) fn read_section<T>(
         &self,
         part: Part,
-        mut take: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> Result<(), FormatError> {
+        new: impl Fn() -> T,
+        mut take: impl FnMut(&mut T, &[u8]) -> io::Result<()>,
+    ) -> Result<T, FormatError> {
         let path = || self.file.path().to_owned();
         let section = self.layout.section(part);
-        let (mut piece, mut computed) = (Vec::new(), 0);
-        for (offset, length) in pieces(section.extent()) {
-            self.file
-                .read_extent(offset, length, &mut piece)
-                .and_then(|()| take(&piece))
-                .map_err(|source| FormatError::Io { path: path(), source })?;
-            computed = crc32c::crc32c_append(computed, &piece);
-        }
-        let stored = section.crc32c;
-        if stored == computed { Ok(()) } else { Err(FormatError::Checksum { path: path(), part, stored, computed }) }
+        let (mut piece, stored) = (Vec::new(), section.crc32c);
+        let judged = self.file.read_judged(|| {
+            let (mut taken, mut computed) = (new(), 0);
+            for (offset, length) in pieces(section.extent()) {
+                self.file.read_extent(offset, length, &mut piece)?;
+                take(&mut taken, &piece)?;
+                computed = crc32c::crc32c_append(computed, &piece);
+            }
+            let damaged = || FormatError::Checksum { path: path(), part, stored, computed };
+            Ok((computed, if stored == computed { Ok(taken) } else { Err(damaged()) }))
+        });
+        judged.map_err(|source| FormatError::Io { path: path(), source })?
     }
 
     /// Returns the name of a sample, or the problem with it.
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(Part::Names).offset + record.name_offset;
-        let mut bytes = vec![0; record.name_length as usize];
-        self.file.read(start, &mut bytes).map_err(|error| error.to_string())?;
-        let (stored, computed) = (record.name_crc32c, crc32c::crc32c(&bytes));
-        if stored != computed {
-            return Err(format!("its name's checksum is {stored:08x}, {computed:08x} computed"));
-        }
+        let (stored, mut bytes) = (record.name_crc32c, vec![0; record.name_length as usize]);
+        let judged = self.file.read_judged(|| {
+            self.file.read(start, &mut bytes)?;
+            let computed = crc32c::crc32c(&bytes);
+            let damaged = || format!("its name's checksum is {stored:08x}, {computed:08x} computed");
+            Ok((computed, if stored == computed { Ok(()) } else { Err(damaged()) }))
+        });
+        judged.map_err(|error| error.to_string())??;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -115,10 +122,12 @@ impl Index {
     }
 }
 
-fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Result<PackLayout, SuperblockProblem>> {
     let mut block = Vec::new();
-    file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
-    Ok(block)
+    file.read_judged(|| {
+        file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
+        Ok((crc32c::crc32c(&block), PackLayout::parse(&block, file_bytes)))
+    })
 }
 
 fn superblock_error(path: &Path, found: u64, problem: SuperblockProblem) -> FormatError {

@@ -227,6 +227,10 @@ impl Dataset for Pack {
         self.index.file.blocks().map_or(FetchDepth::NONE, Blocks::fetch_depth)
     }
 
+    fn comes_over_network(&self) -> bool {
+        self.index.file.comes_over_network()
+    }
+
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
         let record = self.record(index)?;
         self.index.name(&record).map_err(|problem| {
@@ -320,8 +324,8 @@ fn unless_damaged(records: Result<Records, FormatError>) -> Result<Option<Record
 }
 
 fn read_labels(index: &Index) -> Result<Labels, FormatError> {
-    let (mut labels, mut check) = (Labels::default(), LabelCheck::new(index.layout.classes));
-    index.read_section(Part::Labels, |piece| {
+    let new = || (Labels::default(), LabelCheck::new(index.layout.classes));
+    let (labels, check) = index.read_section(Part::Labels, new, |(labels, check), piece| {
         check.take(piece);
         Ok(labels.append(piece)?)
     })?;
@@ -330,8 +334,8 @@ fn read_labels(index: &Index) -> Result<Labels, FormatError> {
 }
 
 fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
-    let mut classes = ClassNames::new(index.layout.classes);
-    index.read_section(Part::Classes, |piece| {
+    let new = || ClassNames::new(index.layout.classes);
+    let classes = index.read_section(Part::Classes, new, |classes, piece| {
         classes.take(piece);
         Ok(())
     })?;

@@ -74,8 +74,8 @@ pub(super) struct Records(Vec<ShortRecord>);
 impl Records {
     /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap.
     pub(super) fn read(index: &Index) -> Result<Self, FormatError> {
-        let mut reading = Reading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
-        index.read_section(Part::Records, |piece| {
+        let new = || Reading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
+        let reading = index.read_section(Part::Records, new, |reading, piece| {
             reading.records.try_reserve_exact(index.layout.samples as usize - reading.records.len())?;
             piece.as_chunks().0.iter().for_each(|record| reading.take(record));
             Ok(())

@@ -3,6 +3,7 @@
 use super::file::PackFile;
 use crate::extent::resize;
 use crate::held::HeldFile;
+use crate::rereading::Rereading;
 use crate::stamp::Stamp;
 use crate::{FetchDepth, Silences};
 use std::fmt;
@@ -174,6 +175,31 @@ impl Store {
         match self {
             Self::File(_) => None,
             Self::Blocks { blocks, .. } => Some(&**blocks),
+        }
+    }
+
+    /// Returns whether bytes come over a network.
+    pub(super) fn comes_over_network(&self) -> bool {
+        self.blocks().is_some()
+    }
+
+    /// Calls `read`, which reads bytes of the index and returns their checksum and what they say. Bytes that come over
+    /// a network and are damaged are read again, until they come intact, or twice in the same way.
+    pub(super) fn read_judged<T, E>(
+        &self,
+        mut read: impl FnMut() -> io::Result<(u32, Result<T, E>)>,
+    ) -> io::Result<Result<T, E>> {
+        let mut rereading = Rereading::default();
+        loop {
+            let (came, judged) = read()?;
+            if judged.is_ok() || !self.comes_over_network() {
+                return Ok(judged);
+            }
+            match rereading.reads_again(came) {
+                Ok(true) => {}
+                Ok(false) => return Ok(judged),
+                Err(problem) => return Err(io::Error::other(BlocksError::Momentary(format!("the index, {problem}")))),
+            }
         }
     }
 

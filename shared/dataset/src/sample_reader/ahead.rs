@@ -22,8 +22,8 @@ pub struct FetchedSample {
     pub(super) pending: Option<Header>,
     /// The sample's header, if everything is there that rendering needs.
     header: Option<Header>,
-    /// Whether the sample arrived damaged.
-    is_damaged: bool,
+    /// Whether the sample was read as far as its form asked for it.
+    has_come: bool,
 }
 
 /// A sample to fetch.
@@ -43,14 +43,14 @@ impl FetchedSample {
         self.memory.capacity() as u64
     }
 
-    /// Returns whether the sample arrived damaged.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.is_damaged
+    /// Returns the sample's bytes, if it was read as far as its form asked for it.
+    pub(super) fn came(&self) -> Option<&[u8]> {
+        self.has_come.then(|| self.bytes())
     }
 
     /// Forgets the sample, and frees memory that is unusually large.
     pub fn clear(&mut self) {
-        (self.pending, self.header, self.filled, self.is_damaged) = (None, None, 0, false);
+        (self.pending, self.header, self.filled, self.has_come) = (None, None, 0, false);
         if self.memory.capacity() > KEPT_BYTES {
             self.memory = Vec::new();
         }
@@ -92,9 +92,9 @@ impl FetchedSample {
                 self.header = Some(header);
             }
             Ok(Next::Read) => self.pending = Some(header),
-            Err(Unusable::Damage(_)) => self.is_damaged = true,
-            Ok(Next::ReadFile) | Err(Unusable::Pixels(_)) => {}
+            Ok(Next::ReadFile) | Err(Unusable::Damage(_) | Unusable::Pixels(_)) => {}
         }
+        self.has_come = self.pending.is_none();
     }
 }
 

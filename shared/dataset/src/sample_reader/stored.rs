@@ -2,14 +2,14 @@
 
 use super::SampleError;
 use super::bytes::{BytesRead, SampleBytes};
-use super::rereading::Rereading;
 use super::times::Watch;
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
-use crate::{Corrupt, Dataset, FetchDepth, Header, Location, ReadError, Reads, Unavailable};
+use crate::rereading::Rereading;
+use crate::{Corrupt, Dataset, Header, Location, ReadError, Reads, Unavailable};
 use ddlp_pixels::{Limits, PixelError, PlanMemory, Rendered, SamplePlan, Source, large_turn};
 use nix::errno::Errno;
 use std::sync::LazyLock;
-use std::{fmt, io, slice};
+use std::{fmt, io, mem, slice};
 
 /// A sample of a dataset.
 pub struct StoredAt<'d, D: Dataset + ?Sized> {
@@ -40,6 +40,8 @@ pub(super) struct Reading<'m, 'r> {
     /// Extents to read next.
     pub(super) reads: &'r mut Reads,
     pub(super) read: &'r mut BytesRead,
+    /// Earlier damaged reads of the sample.
+    pub(super) rereading: Rereading,
     /// Number of samples that arrived damaged and were intact when they were read again.
     pub(super) healed: &'r mut u64,
 }
@@ -48,14 +50,16 @@ pub(super) struct Reading<'m, 'r> {
 enum Unread {
     /// The bytes are damaged.
     Damaged(Damage),
+    /// The bytes are not enough: the whole file is needed.
+    NeedsFile,
     Failed(SampleError),
 }
 
 impl Unread {
-    /// Returns whether the bytes are not those that were packed.
+    /// Returns whether the bytes may not be those that were packed.
     fn is_damage(&self) -> bool {
         match self {
-            Self::Damaged(_) => true,
+            Self::Damaged(_) | Self::NeedsFile => true,
             Self::Failed(error) => matches!(error, SampleError::Pixels(PixelError::Checksum { .. })),
         }
     }
@@ -80,24 +84,24 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         self.dataset.header(self.index)
     }
 
-    /// Reads all that the plan needs, beginning with `reading.reads`, and checks it. Returns false if the whole file is
-    /// needed instead. Calls `before` with the number of bytes of each round of reads.
+    /// Reads all that the plan needs, beginning with `reading.reads`, and checks it. Calls `before` with the number of
+    /// bytes of each round of reads.
     fn read(
         &self,
         header: &Header,
         plan: &mut SamplePlan<'_>,
         reading: &mut Reading<'_, '_>,
         before: &mut impl FnMut(u64),
-    ) -> Result<bool, Unread> {
+    ) -> Result<(), Unread> {
         let Reading { bytes, notes, reads, read, .. } = reading;
         loop {
             before(reads.bytes());
             bytes.append(self, header, reads.extents(), read)?;
             reads.clear();
             match header.form.next(header, bytes.bytes(), plan, notes, reads) {
-                Ok(Next::Render) => return Ok(true),
+                Ok(Next::Render) => return Ok(()),
                 Ok(Next::Read) => {}
-                Ok(Next::ReadFile) => return Ok(false),
+                Ok(Next::ReadFile) => return Err(Unread::NeedsFile),
                 Err(Unusable::Damage(damage)) => return Err(Unread::Damaged(damage)),
                 Err(Unusable::Pixels(error)) => return Err(error.into()),
             }
@@ -105,9 +109,9 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 
     /// Reads all that the plan needs, beginning with `reading.reads`, checks it, and passes it to `open`. Returns
-    /// `None` if the whole file is needed instead. `first` puts the first extents to read into its second argument.
-    /// Calls `before` with the number of bytes of each round. Reads damaged bytes from a network again, and judges them
-    /// once the same bytes have arrived twice in a row.
+    /// `None` if the whole file is needed instead, as `open` does. `first` puts the first extents to read into its
+    /// second argument. Calls `before` with the number of bytes of each round. Reads damaged bytes from a network
+    /// again, and judges them once the same bytes have arrived twice in a row.
     fn open<T>(
         &self,
         header: &Header,
@@ -115,26 +119,27 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         reading: &mut Reading<'_, '_>,
         first: impl Fn(&mut SamplePlan<'_>, &mut Reads) -> Result<(), PixelError>,
         mut before: impl FnMut(u64),
-        mut open: impl FnMut(&mut Reading<'_, '_>, &mut SamplePlan<'_>) -> Result<T, SampleError>,
+        mut open: impl FnMut(&mut Reading<'_, '_>, &mut SamplePlan<'_>) -> Result<Option<T>, SampleError>,
     ) -> Result<Option<T>, SampleError> {
-        let mut rereading = Rereading::default();
+        let mut rereading = mem::take(&mut reading.rereading);
         loop {
             let error = match self.read(header, plan, reading, &mut before) {
-                Ok(false) => return Ok(None),
-                Ok(true) => match open(reading, plan) {
-                    Ok(opened) => {
-                        *reading.healed += u64::from(rereading.is_healed());
+                Ok(()) => match open(reading, plan) {
+                    Ok(Some(opened)) => {
+                        *reading.healed += u64::from(rereading.is_healed(reading.bytes.bytes()));
                         return Ok(Some(opened));
                     }
+                    Ok(None) => Unread::NeedsFile,
                     Err(error) => Unread::Failed(error),
                 },
                 Err(error) => error,
             };
             if !(error.is_damage() && self.reads_again(&mut rereading, reading.bytes.bytes())?) {
-                return Err(match error {
-                    Unread::Damaged(damage) => self.damaged(header, damage).into(),
-                    Unread::Failed(error) => error,
-                });
+                return match error {
+                    Unread::Damaged(damage) => Err(self.damaged(header, damage).into()),
+                    Unread::NeedsFile => Ok(None),
+                    Unread::Failed(error) => Err(error),
+                };
             }
             reading.bytes.clear();
             first(plan, reading.reads)?;
@@ -145,12 +150,12 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     #[cold]
     fn reads_again(&self, rereading: &mut Rereading, bytes: &[u8]) -> Result<bool, ReadError> {
         let &Self { dataset, index } = self;
-        if dataset.fetch_depth() == FetchDepth::NONE {
+        if !dataset.comes_over_network() {
             return Ok(false);
         }
         // A replaced pack is not damage of this sample.
         dataset.check_damage()?;
-        rereading.reads_again(bytes).map_err(|problem| {
+        rereading.reads_again(crc32c::crc32c(bytes)).map_err(|problem| {
             let location = dataset.location(index);
             let what = format!("sample {} ({location}), {problem},", dataset.name(index));
             let source = io::Error::from(Errno::EREMOTEIO);
@@ -181,15 +186,19 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         };
         let rendered = self.open(&header, plan, &mut reading, first, take_turn, |reading, plan| {
             watch.has_read();
-            render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan)
+            match render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan)? {
+                Rendered::NeedsFile if form.is_file() => {
+                    watch.has_prepared();
+                    Ok(None)
+                }
+                rendered => Ok(Some(rendered)),
+            }
         });
         if turn.is_some() {
             reading.bytes.free();
         }
-        match rendered? {
-            Some(Rendered::NeedsFile) if form.is_file() => watch.has_prepared(),
-            Some(rendered) => return Ok(rendered),
-            None => {}
+        if let Some(rendered) = rendered? {
+            return Ok(rendered);
         }
         let file = self.file(&header, reading.bytes, reading.read, reading.healed)?;
         watch.has_read();
@@ -214,7 +223,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 Err(damage) => return Err(self.damaged(header, damage)),
             }
         }
-        *healed += u64::from(rereading.is_healed());
+        *healed += u64::from(rereading.is_healed(bytes.bytes()));
         Ok(bytes.into_bytes())
     }
 
@@ -303,15 +312,15 @@ pub(crate) fn whole<'b>(
     let (mut plans, mut notes, mut reads) = (PlanMemory::default(), FormNotes::default(), Reads::default());
     let plan = &mut SamplePlan::whole(&mut plans);
     let bytes = SampleBytes::in_memory(memory);
-    let (read, healed) = (&mut BytesRead::default(), &mut 0);
-    let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read, healed };
+    let (read, rereading, healed) = (&mut BytesRead::default(), Rereading::default(), &mut 0);
+    let mut reading = Reading { bytes, notes: &mut notes, reads: &mut reads, read, rereading, healed };
     let unusable = |error: SampleError| sample.unusable(error);
     let first = |plan: &mut SamplePlan<'_>, reads: &mut Reads| {
         reads.clear();
         header.form.reads(&header, plan, reads)
     };
     first(plan, reading.reads).map_err(|error| unusable(error.into()))?;
-    if sample.open(&header, plan, &mut reading, first, |_| (), |_, _| Ok(())).map_err(unusable)?.is_none() {
+    if sample.open(&header, plan, &mut reading, first, |_| (), |_, _| Ok(Some(()))).map_err(unusable)?.is_none() {
         let message = "a part of it is damaged, and there is no whole file".to_owned();
         return Err(unusable(PixelError::Malformed { message }.into()));
     }

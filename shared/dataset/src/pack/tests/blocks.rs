@@ -1,7 +1,8 @@
 //! Packs that lie in blocks instead of a file.
 
 use super::{Bench, quietly};
-use crate::pack::{BLOCK_BYTES, Blocks, Pack, PackOptions};
+use crate::pack::format::RECORD_BYTES;
+use crate::pack::{BLOCK_BYTES, Blocks, Pack, PackOptions, Part};
 use crate::samples::write_folder;
 use crate::{Corrupt, Dataset, ReadError, Unavailable, open};
 use std::fs;
@@ -19,6 +20,8 @@ struct Contents {
     session: u64,
     /// The error number of all reads.
     fails: Option<i32>,
+    /// A byte that comes flipped, and in how many reads.
+    flip: (u64, u32),
 }
 
 impl Blocks for Memory {
@@ -27,12 +30,18 @@ impl Blocks for Memory {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let contents = self.0.lock().unwrap();
+        let contents = &mut *self.0.lock().unwrap();
         if let Some(errno) = contents.fails {
             return Err(io::Error::from_raw_os_error(errno));
         }
         let from = contents.bytes.get(offset as usize..).and_then(|bytes| bytes.get(..out.len()));
         out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let (place, left) = &mut contents.flip;
+        let flipped = place.checked_sub(offset).and_then(|at| out.get_mut(at as usize)).filter(|_| *left > 0);
+        if let Some(byte) = flipped {
+            *byte ^= 1;
+            *left -= 1;
+        }
         Ok(())
     }
 
@@ -115,4 +124,22 @@ fn damage_is_told_from_a_lost_path() {
     assert!(matches!(read(&pack, 3), Err(ReadError::Unavailable(Unavailable::Io { .. }))));
     assert!(matches!(pack.check(), Err(Unavailable::Io { .. })));
     assert!(pack.layout().file_bytes.is_multiple_of(BLOCK_BYTES));
+}
+
+#[test]
+fn a_record_or_name_that_is_damaged_on_the_way_is_read_again() {
+    let bench = Bench::new(2, 4);
+    let (memory, pack) = opened(packed(&bench, "first", 3));
+    let (record, name) = (pack.record(2).unwrap(), pack.name(2));
+    let records = pack.layout().section(Part::Records).offset + 2 * RECORD_BYTES as u64;
+    let names = pack.layout().section(Part::Names).offset + record.name_offset;
+    for place in [records, records + 20, names] {
+        memory.0.lock().unwrap().flip = (place, 1);
+        assert_eq!((pack.record(2).unwrap(), pack.name(2)), (record, name.clone()), "byte {place}");
+        assert_eq!(memory.0.lock().unwrap().flip.1, 0, "the byte came flipped");
+    }
+    memory.0.lock().unwrap().flip = (records, u32::MAX);
+    assert!(matches!(pack.record(2), Err(ReadError::Corrupt(Corrupt::Record { .. }))));
+    memory.0.lock().unwrap().flip = (names, u32::MAX);
+    assert!(pack.name(2).contains("damaged"), "{}", pack.name(2));
 }
