@@ -3,7 +3,7 @@
 use crate::controller::BlockNamespace;
 use crate::slots::Slots;
 use ddlp_csd::BLOCK_BYTES;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, Unavailable};
 use ddlp_nvme::Status;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -37,7 +37,7 @@ impl Media {
     /// Returns the status of a failed read: Namespace Not Ready if the pack is no longer the one that was opened,
     /// otherwise Unrecovered Read Error. So a host can tell damage from a pack that was cut short or replaced.
     pub fn status_of(&self, region: BlockNamespace, error: &io::Error) -> Status {
-        let is_changed = || error.kind() == io::ErrorKind::UnexpectedEof || self.dataset.check_damage().is_err();
+        let is_changed = || error.kind() == io::ErrorKind::UnexpectedEof || is_another(self.dataset.check_damage());
         match region {
             BlockNamespace::Dataset if is_changed() => Status::NAMESPACE_NOT_READY.do_not_retry(),
             BlockNamespace::Dataset | BlockNamespace::Results => Status::UNRECOVERED_READ,
@@ -59,5 +59,25 @@ impl Media {
                 }
             },
         }
+    }
+}
+
+/// Returns whether a dataset is no longer the one that was opened. A dataset that cannot be checked may be that one.
+fn is_another(checked: Result<(), Unavailable>) -> bool {
+    matches!(checked, Err(Unavailable::Changed { .. } | Unavailable::Gone { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dataset_that_cannot_be_checked_is_not_called_another_one() {
+        let source = || io::Error::from_raw_os_error(libc::EIO);
+        let (what, path) = ("pack p.ddlp".to_owned(), || "p.ddlp".into());
+        assert!(!is_another(Ok(())));
+        assert!(!is_another(Err(Unavailable::Io { what, path: path(), source: source() })));
+        assert!(is_another(Err(Unavailable::Gone { path: path(), source: source() })));
+        assert!(is_another(Err(Unavailable::Changed { kind: "pack", file: path(), change: "x".to_owned() })));
     }
 }
