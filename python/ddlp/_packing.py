@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
@@ -20,7 +20,7 @@ def pack(
     path: str | os.PathLike[str],
     *,
     format: str = "encoded",
-    jpeg: Literal["indexed", "rows", "kept"] | None = None,
+    jpeg: str | None = None,
     max_side: int | None = None,
     force: bool = False,
     verify: bool = False,
