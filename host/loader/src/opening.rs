@@ -8,7 +8,7 @@ use blocks::DriveBlocks;
 pub(crate) use blocks::LOST_MAX;
 use ddlp_dataset::pack::{FormatError, Pack};
 use ddlp_dataset::{Dataset, OpenError};
-use ddlp_driver::Host;
+use ddlp_driver::{Host, Target};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use std::sync::Arc;
 ///
 /// # Errors
 ///
-/// [`LoaderError::Dataset`] if the files are not a dataset, and [`LoaderError::Drive`] if the drive cannot be reached
-/// or holds no pack that this version reads.
+/// [`LoaderError::Options`] if the address is malformed, [`LoaderError::Dataset`] if the files are not a dataset, and
+/// [`LoaderError::Drive`] if the drive cannot be reached or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
     let Some(address) = drive_address(place) else {
         check_no_address(place)?;
@@ -33,6 +33,7 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
 ///
 /// As [`open_dataset`] of the address.
 pub fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
+    Target::parse(address).map_err(|error| LoaderError::Options(format!("{address} is not a drive: {error}")))?;
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
     let blocks = DriveBlocks::open(endpoint, address).map_err(refused)?;
@@ -92,6 +93,7 @@ mod tests {
             ("/dev/ng0n1", "/dev/nvmeX"),
             ("rdma://10.0.0.7", "tcp://HOST:PORT/NQN"),
             ("http://10.0.0.7/photos.ddlp", "a path"),
+            ("tcp://127.0.0.1:1/", "NQN"),
         ] {
             let error = open_dataset(Path::new(place), &Host::system()).map(drop).expect_err(place);
             let said = error.to_string();

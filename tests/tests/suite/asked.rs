@@ -220,9 +220,9 @@ fn a_bit_that_flips_while_the_pack_is_opened_is_no_damage() {
     for place in [0, 8, 100].into_iter().chain(sections) {
         let run = Run::of(flipping(&agent, place, Flip::First(1)));
         assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 0), "byte {place}");
-        let error = flipping(&agent, place, ANEW).build().err().expect("the pack does not open");
+        let error = flipping(&agent, place, ANEW).build().expect_err("the pack does not open");
         assert!(chain(&error).contains("never twice in a row with the same bytes"), "byte {place}: {}", chain(&error));
-        let error = flipping(&agent, place, Flip::Always).build().err().expect("the pack does not open");
+        let error = flipping(&agent, place, Flip::Always).build().expect_err("the pack does not open");
         assert!(!chain(&error).contains("twice in a row"), "byte {place}: {}", chain(&error));
     }
 }

@@ -123,6 +123,15 @@ fn options_that_do_not_apply_are_named() {
 }
 
 #[test]
+fn options_that_do_not_fit_together_are_a_wrong_command_line() {
+    let home = photos(0);
+    for options in ["--max-side 9", "--format raw --jpeg kept", "--format raw --max-side 70000"] {
+        let output = run(home.path(), &format!("pack photos p.ddlp {options}"));
+        assert_eq!(output.status.code(), Some(2), "{options}");
+    }
+}
+
+#[test]
 fn the_lines_of_the_summary_explain_the_whole() {
     let home = photos(0);
     let said = succeed(home.path(), "pack photos p.ddlp --jpeg kept");
