@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Wait after which a drive counts as silent. An answer takes milliseconds.
+/// Wait after which a drive counts as silent, beyond the time that the waiting reads may take. An answer takes
+/// milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// The silences of a drive up to now.
@@ -53,6 +54,8 @@ pub struct SilenceWatch {
     waiting: usize,
     /// When a read last ended, or when the first read began that waits.
     since: Instant,
+    /// Longest time that one of the waiting reads may take for its bytes.
+    allowed: Duration,
     /// Whether a read has given up, and no read was answered since: the silence lasts although no read waits.
     has_given_up: bool,
     /// Time of all silences that have ended.
@@ -62,14 +65,15 @@ pub struct SilenceWatch {
 impl SilenceWatch {
     /// Creates a watch over no reads.
     pub fn new(now: Instant) -> Self {
-        Self { waiting: 0, since: now, has_given_up: false, past: Duration::ZERO }
+        Self { waiting: 0, since: now, allowed: Duration::ZERO, has_given_up: false, past: Duration::ZERO }
     }
 
-    /// Records that a read begins.
-    pub fn begin(&mut self, now: Instant) {
+    /// Records that a read begins, whose bytes may take the time `allowed` on a slow path.
+    pub fn begin(&mut self, now: Instant, allowed: Duration) {
         if self.waiting == 0 && !self.has_given_up {
             self.since = now;
         }
+        self.allowed = self.allowed.max(allowed);
         self.waiting += 1;
     }
 
@@ -89,13 +93,16 @@ impl SilenceWatch {
             (self.past, self.since) = (self.total(now), now);
         }
         self.waiting = self.waiting.saturating_sub(1);
+        if self.waiting == 0 {
+            self.allowed = Duration::ZERO;
+        }
     }
 
     /// Returns how long the present silence has lasted.
     pub fn lasts(&self, now: Instant) -> Option<Duration> {
         let lasts = now.saturating_duration_since(self.since);
         let waits = self.waiting > 0 || self.has_given_up;
-        (waits && lasts >= SILENT_AFTER).then_some(lasts)
+        (waits && lasts >= SILENT_AFTER + self.allowed).then_some(lasts)
     }
 
     /// Returns the time of all silences, the present one included.
@@ -115,8 +122,8 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut watch = SilenceWatch::new(start);
         assert_eq!((watch.lasts(at(9000)), watch.total(at(9000))), (None, seconds(0)), "nothing is asked");
-        watch.begin(at(10_000));
-        watch.begin(at(10_500));
+        watch.begin(at(10_000), Duration::ZERO);
+        watch.begin(at(10_500), Duration::ZERO);
         assert_eq!(watch.lasts(at(10_999)), None);
         // One read is answered; the other one waits for 1.5 s more.
         watch.end(at(10_999));
@@ -128,15 +135,30 @@ mod tests {
     }
 
     #[test]
+    fn the_time_that_bytes_may_take_on_a_slow_path_is_no_silence() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let mut watch = SilenceWatch::new(start);
+        watch.begin(start, Duration::from_secs(20));
+        watch.begin(at(1), Duration::from_secs(3));
+        assert_eq!(watch.lasts(at(20)), None);
+        assert_eq!(watch.lasts(at(21)), Some(Duration::from_secs(21)));
+        watch.end(at(20));
+        watch.end(at(20));
+        watch.begin(at(30), Duration::ZERO);
+        assert_eq!(watch.lasts(at(31)), Some(Duration::from_secs(1)), "an allowance ends with its reads");
+    }
+
+    #[test]
     fn a_silence_after_which_reads_give_up_lasts_until_an_answer() {
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
         let mut watch = SilenceWatch::new(start);
-        watch.begin(start);
+        watch.begin(start, Duration::ZERO);
         watch.gave_up();
         watch.end(at(60));
         assert_eq!(watch.lasts(at(61)), Some(Duration::from_secs(61)));
-        watch.begin(at(62));
+        watch.begin(at(62), Duration::ZERO);
         assert_eq!(watch.lasts(at(62)), Some(Duration::from_secs(62)));
         watch.answered();
         watch.end(at(63));

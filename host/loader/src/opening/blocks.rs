@@ -65,15 +65,15 @@ impl DriveBlocks {
     }
 
     fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
-        let wait = self.path().begin_wait();
-        let read = self.read_within_wait(reads, &wait);
+        let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
+        let allowed = Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+        let wait = self.path().begin_wait(allowed);
+        let read = self.read_within_wait(reads, &wait, READ_WITHIN + allowed);
         self.path().silence.end(Instant::now());
         read
     }
 
-    fn read_within_wait(&self, reads: &mut [BlockRead<'_>], wait: &Wait) -> io::Result<()> {
-        let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
-        let within = READ_WITHIN + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+    fn read_within_wait(&self, reads: &mut [BlockRead<'_>], wait: &Wait, within: Duration) -> io::Result<()> {
         loop {
             let Taken { mut queue, session } = self.take_queue(wait)?;
             match queue.read_many(DATASET_NSID, reads, within) {
