@@ -5,7 +5,8 @@ use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use ddlp_l3::{Decoder, Image, Options, PatchSize, Region};
-use image::{ColorType, DynamicImage, ExtendedColorType, ImageError, ImageFormat, ImageReader};
+use image::codecs::pnm::{PnmEncoder, PnmSubtype, SampleEncoding};
+use image::{ColorType, DynamicImage, ExtendedColorType, ImageEncoder, ImageError, ImageFormat, ImageReader};
 use std::fs;
 use std::io::Cursor;
 use std::os::unix::fs::MetadataExt;
@@ -169,7 +170,16 @@ fn encode_as(
     format: ImageFormat,
 ) -> Result<(), ImageError> {
     // The sides of an image in L3 fit into 32 bits.
-    image::write_buffer_with_format(out, pixels, region.width as u32, region.height as u32, color, format)
+    let (width, height) = (region.width as u32, region.height as u32);
+    if format != ImageFormat::Pnm {
+        return image::write_buffer_with_format(out, pixels, width, height, color, format);
+    }
+    // By itself, the encoder writes PAM, which fewer programs read.
+    let kind = match color {
+        ExtendedColorType::L8 => PnmSubtype::Graymap(SampleEncoding::Binary),
+        _ => PnmSubtype::Pixmap(SampleEncoding::Binary),
+    };
+    PnmEncoder::new(out).with_subtype(kind).write_image(pixels, width, height, color)
 }
 
 fn describe(file: &Path) -> anyhow::Result<String> {
