@@ -6,6 +6,7 @@
 //! ignored when the process began (`nohup`) stays ignored.
 
 use anyhow::Context;
+use ddlp_csd::memory;
 use nix::sys::signal::Signal;
 use signal_hook::iterator::Signals;
 use std::fs;
@@ -64,7 +65,8 @@ impl Interrupt {
                 }
             }
         };
-        thread::Builder::new().name("signals".into()).spawn(attend).context("cannot start a thread")?;
+        let started = thread::Builder::new().name("signals".into()).spawn(attend);
+        started.map_err(memory::thread_refused).context("cannot start a thread")?;
         Ok(interrupt)
     }
 
