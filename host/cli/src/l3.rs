@@ -55,7 +55,7 @@ pub struct DecodeArgs {
     image: PathBuf,
     /// The image to write; its ending says the format: png, bmp, ppm or pgm
     out: PathBuf,
-    /// Only this part: its first column and row, and its width and height in pixels
+    /// Only this part: its first column and row, and its width and height in pixels [default: the whole image]
     #[arg(long, value_name = "X,Y,WIDTH,HEIGHT", value_parser = region)]
     region: Option<Region>,
     #[command(flatten)]

@@ -33,7 +33,10 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
 ///
 /// As [`open_dataset`] of the address.
 pub fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
-    Target::parse(address).map_err(|error| LoaderError::Options(format!("{address} is not a drive: {error}")))?;
+    Target::parse(address).map_err(|error| {
+        let help = "a drive is tcp://HOST:PORT/NQN or /dev/nvmeX";
+        LoaderError::Options(format!("{address} is not the address of a drive: {error}; {help}"))
+    })?;
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
     let blocks = DriveBlocks::open(endpoint, address).map_err(refused)?;

@@ -84,11 +84,13 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     // The machine is described before this process confines itself to the host's cores.
     let machine = machine::describe();
     let remote = drive_address(&args.dataset);
+    if let Some(address) = remote {
+        refuse_local_options(args, address)?;
+    }
     let dataset = open_dataset(&args.dataset, &Host::system())?;
     files(args).check(&*dataset, &args.dataset)?;
-    match remote {
-        Some(address) => refuse_local_options(args, address)?,
-        None => check_agent(args)?,
+    if remote.is_none() {
+        check_agent(args)?;
     }
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
     let available = cores::available()?;
