@@ -96,7 +96,7 @@ mod tests {
             ("/dev/ng0n1", "/dev/nvmeX"),
             ("rdma://10.0.0.7", "tcp://HOST:PORT/NQN"),
             ("http://10.0.0.7/photos.ddlp", "a path"),
-            ("tcp://127.0.0.1:1/", "NQN"),
+            ("tcp://127.0.0.1:1/", "qualified name"),
         ] {
             let error = open_dataset(Path::new(place), &Host::system()).map(drop).expect_err(place);
             let said = error.to_string();

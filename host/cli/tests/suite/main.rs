@@ -271,7 +271,7 @@ fn a_wrong_command_line_has_status_2_and_help_has_examples() {
         ("run x --drive-timeout -1", "expected a number of seconds from 0.01 to"),
         ("bench dual x --samples -1", "-1"),
         ("run x --drive tcp://nohost.invalid:4420/x", "NQN"),
-        ("run tcp://127.0.0.1:1/", "NQN"),
+        ("run tcp://127.0.0.1:1/", "qualified name"),
     ] {
         let output = run(folder.path(), line);
         let message = stderr(&output);
