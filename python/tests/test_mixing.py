@@ -34,7 +34,8 @@ def test_mixup_mixes_each_row_with_the_one_before(pack, drives):
         assert before.sample_ids == after.sample_ids
         own, other = shares(before.labels, CLASSES), numpy.roll(shares(before.labels, CLASSES), 1, 0)
         # Rows of two classes tell the weight.
-        weight = next(label[a] for label, a, b in zip(after.labels, own.argmax(1), other.argmax(1)) if a != b)
+        pairs = zip(after.labels, own.argmax(1), other.argmax(1), strict=True)
+        weight = next(label[a] for label, a, b in pairs if a != b)
         rest = numpy.float32(1) - weight
         assert (after.labels == rest * other + weight * own).all()
         assert (after.images == rest * numpy.roll(before.images, 1, 0) + weight * before.images).all()

@@ -14,8 +14,8 @@ pub enum Source<'a> {
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// The checkpoints, as in [`Indexed::checkpoints`](crate::Indexed::checkpoints). If they are damaged, the file
-        /// is decoded without them.
+        /// The checkpoints, as in [`IndexedJpeg::checkpoints`](crate::IndexedJpeg::checkpoints). If they are damaged,
+        /// the file is decoded without them.
         checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.

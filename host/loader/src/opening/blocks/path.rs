@@ -183,8 +183,8 @@ impl DrivePath {
         }
     }
 
-    /// Returns the wait of a read that begins now, whose bytes may take the time `allowed`. Tell `silence` when the read
-    /// ends.
+    /// Returns the wait of a read that begins now, whose bytes may take the time `allowed`. Tell `silence` when the
+    /// read ends.
     pub fn begin_wait(&mut self, allowed: Duration) -> Wait {
         let now = Instant::now();
         self.silence.begin(now, allowed);
