@@ -160,9 +160,13 @@ fn leave_to_the_host(slot: &mut [u8], decoder: AbilityNumber) {
     slot[..HEADER_BYTES].copy_from_slice(&header.to_block());
 }
 
-/// Runs six epochs on a drive whose slots a relay changes: `left` names the decoder for which the result with this
-/// number, counted from 1, leaves a sample to the host.
-fn left_to_the_host(scene: &Scene, mut left: impl FnMut(u16) -> Option<AbilityNumber> + Send + 'static) -> Run {
+/// Runs epochs on a drive whose slots a relay changes: `left` names the decoder for which the result with this number,
+/// counted from 1, leaves a sample to the host.
+fn left_to_the_host(
+    scene: &Scene,
+    epochs: u32,
+    mut left: impl FnMut(u16) -> Option<AbilityNumber> + Send + 'static,
+) -> Run {
     let mut heads = 0;
     let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
         if pdu.kind() == C2H_DATA && pdu.bytes[PDU_HEADER..].starts_with(b"DDLPSLOT") {
@@ -173,9 +177,9 @@ fn left_to_the_host(scene: &Scene, mut left: impl FnMut(u16) -> Option<AbilityNu
         }
         Fate::Pass
     });
-    let here = Run::of(loader(&scene.photos.pack()).pipeline(plain()).epochs(6));
-    let run = Run::of(scene.builder(scene.agent.url_by(&proxy.address()), &plain()).epochs(6));
-    run.assert_exactly_once(6, SAMPLES.into());
+    let here = Run::of(loader(&scene.photos.pack()).pipeline(plain()).epochs(epochs));
+    let run = Run::of(scene.builder(scene.agent.url_by(&proxy.address()), &plain()).epochs(epochs));
+    run.assert_exactly_once(epochs, SAMPLES.into());
     assert_eq!(run.digest, here.digest);
     run
 }
@@ -184,7 +188,7 @@ fn left_to_the_host(scene: &Scene, mut left: impl FnMut(u16) -> Option<AbilityNu
 fn samples_that_only_the_host_can_decode_cost_the_drive_no_trust() {
     let scene = Scene::new();
     // Formats of a newer drive: twelve results, never four in a row, each with another number.
-    let run = left_to_the_host(&scene, |head| (head <= 16 && head % 4 != 0).then_some(AbilityNumber(0x0280 + head)));
+    let run = left_to_the_host(&scene, 6, |head| (head <= 16 && head % 4 != 0).then_some(AbilityNumber(0x0280 + head)));
     // Eight wrong results in a row would end the association.
     assert!(run.troubles().is_empty(), "{:?}", run.report.faults);
     let notes: Vec<&String> = run.report.notes.iter().filter(|note| note.contains("leaves samples")).collect();
@@ -197,7 +201,8 @@ fn samples_that_only_the_host_can_decode_cost_the_drive_no_trust() {
 #[test]
 fn a_drive_that_leaves_to_the_host_what_it_agreed_on_is_given_up() {
     let scene = Scene::new();
-    let run = left_to_the_host(&scene, |_| Some(Decoder::File(Format::Jpeg).ability()));
+    // Many epochs, since the CPU relieves a drive that a busy machine slows down, and those results do not count.
+    let run = left_to_the_host(&scene, 40, |_| Some(Decoder::File(Format::Jpeg).ability()));
     assert_eq!(run.drive_batches(), 0);
     let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
     assert!(damaged.len() >= 8, "{:?}", run.report.faults);

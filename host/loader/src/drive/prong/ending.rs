@@ -43,7 +43,14 @@ impl DriveProng {
         }
         self.slots.put_foreign();
         let held = self.results.keep_held();
-        let fault = if self.access.holds_dataset() { DriveFault::LostDataset(error) } else { DriveFault::Lost(error) };
+        let fault = if self.handle.engine.keeps_drives() {
+            // The loader itself closes the link of a drive that does not answer when the run moves.
+            DriveFault::NotKept(error.to_string())
+        } else if self.access.holds_dataset() {
+            DriveFault::LostDataset(error)
+        } else {
+            DriveFault::Lost(error)
+        };
         self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
     }
 
