@@ -126,7 +126,7 @@ impl RowPreparer {
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let task = &engine.task;
-        let next = next.filter(|_| fetched.is_none());
+        let next = next.filter(|_| fetched.is_none()).map(|next| prepare::stored_at(&*task.dataset, next));
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = task.epoch_context(epoch);
         let Self { preparer, pixels } = self;

@@ -117,6 +117,8 @@ impl SamplePreparer {
     /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Calls
     /// `is_over` before each neighbour and while it waits for the dataset. Reads nothing if a [`SampleFetcher`] has
     /// `fetched` the sample without an error.
+    // Inlined, so that the record of a small sample needs no copy.
+    #[inline]
     pub fn prepare_unless(
         &mut self,
         is_over: &dyn Fn() -> bool,

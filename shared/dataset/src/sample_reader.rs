@@ -132,14 +132,14 @@ impl SampleReader {
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
-        let mut render = |source: Source<'_>, plan: &mut SamplePlan<'_>| {
-            check_decoder(&source, *decoders)?;
+        let mut render = |source: &Source<'_>, plan: &mut SamplePlan<'_>| {
+            check_decoder(source, *decoders)?;
             Ok(preparer.render(source, plan, out)?)
         };
         let rendered = match sample.dataset.in_memory(sample.index) {
             Some(source) => {
                 watch.has_read();
-                render(source, &mut plan)
+                render(&source, &mut plan)
             }
             None => {
                 let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read, rereading, healed };
@@ -191,7 +191,7 @@ impl SampleReader {
         let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
         let source = fetched.source(&mut plan)?;
         check_decoder(&source, self.decoders).ok()?;
-        let rendered = preparer.render(source, &mut plan, out);
+        let rendered = preparer.render(&source, &mut plan, out);
         watch.has_prepared();
         match rendered {
             Ok(Rendered::Done(prepared)) => Some(prepared),

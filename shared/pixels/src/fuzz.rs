@@ -127,7 +127,7 @@ fn render(
     let bytes = |from: u64, to: u64| file.get(from as usize..to as usize).unwrap_or_default();
     let (header, rows) = (bytes(0, index.header_bytes()), bytes(reads.start, reads.end));
     let part = PartialJpeg { index, header, rows, rows_offset: reads.start };
-    preparer.render(Source::Rows(part), &mut plan, out)
+    preparer.render(&Source::Rows(part), &mut plan, out)
 }
 
 /// Reads `bytes`, with a correct checksum, as the row index of one of the built-in images, and renders crops of the

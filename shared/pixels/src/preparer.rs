@@ -109,7 +109,7 @@ impl Preparer {
     ) -> Result<Prepared, PixelError> {
         let pipeline = CompiledPipeline::of(pipeline).expect("a pipeline from outside is validated before its use");
         let mut memory = mem::take(&mut self.plan);
-        let rendered = self.render(source, &mut SamplePlan::crop(&pipeline, draw, &mut memory), out);
+        let rendered = self.render(&source, &mut SamplePlan::crop(&pipeline, draw, &mut memory), out);
         self.plan = memory;
         match rendered? {
             Rendered::Done(prepared) => Ok(prepared),
@@ -127,12 +127,12 @@ impl Preparer {
     /// If `out` is not as long as the pipeline's output.
     pub fn render(
         &mut self,
-        source: Source<'_>,
+        source: &Source<'_>,
         plan: &mut SamplePlan<'_>,
         out: &mut [u8],
     ) -> Result<Rendered, PixelError> {
         if let Source::Rows(part) = source {
-            let rendered = self.render_part(part, plan, out);
+            let rendered = self.render_part(*part, plan, out);
             self.trim();
             return rendered;
         }
@@ -178,7 +178,7 @@ impl Preparer {
     /// meaningless.
     fn with_rows(
         &mut self,
-        source: Source<'_>,
+        source: &Source<'_>,
         upright: bool,
         run: impl FnMut(&mut dyn ImageRows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
@@ -189,7 +189,7 @@ impl Preparer {
 
     fn open(
         &mut self,
-        source: Source<'_>,
+        source: &Source<'_>,
         orientation: u8,
         mut run: impl FnMut(&mut dyn ImageRows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
@@ -200,7 +200,7 @@ impl Preparer {
             1 => run(rows, passes),
             _ => run(&mut Upright::new(rows, orientation, upright, limits), passes),
         };
-        match source {
+        match *source {
             Source::Planar { width, height, bytes } => {
                 limits.check_pixels(width, height)?;
                 run(&mut Planes::new((width, height), bytes, band, *level)?)?;
@@ -241,7 +241,7 @@ impl Preparer {
     ) -> Result<Decoded, PixelError> {
         let (start, limits) = (out.len(), self.limits);
         let (mut size, mut stored) = ((0, 0), (0, 0));
-        let outcome = self.with_rows(source, false, |rows, passes| {
+        let outcome = self.with_rows(&source, false, |rows, passes| {
             stored = rows.size();
             size = size_within(stored, max_side);
             let bytes = u64::from(size.0) * u64::from(size.1) * 3;

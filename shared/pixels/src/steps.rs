@@ -48,18 +48,16 @@ pub struct Steps {
     pub warps: Vec<Warp>,
 }
 
-/// The steps while operations are drawn.
+/// The steps while operations are drawn, at least one.
 struct Drawing<'s> {
     steps: &'s mut Steps,
-    /// The last step so far.
-    step: Step,
     /// Whether the last step does anything after its warp.
     is_begun: bool,
 }
 
 impl Effects for Drawing<'_> {
     fn size(&self) -> (u32, u32) {
-        self.step.size()
+        self.step().size()
     }
 
     fn add(&mut self, effect: impl Into<Effect>) {
@@ -73,52 +71,64 @@ impl Effects for Drawing<'_> {
 }
 
 impl Drawing<'_> {
+    /// Returns the last step so far. It stays in its place: copying a step that was just written costs more than
+    /// writing it.
+    fn step(&self) -> &Step {
+        self.steps.steps.last().expect("at least one step")
+    }
+
+    fn step_mut(&mut self) -> &mut Step {
+        self.steps.steps.last_mut().expect("at least one step")
+    }
+
     /// Adds a piece to the step. If the step cannot take all of it, begins the next step with the rest.
     fn take(&mut self, piece: Piece) {
-        let before = self.step.size();
+        let before = self.step().size();
         if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
             if self.is_begun {
                 self.begin_next();
             }
-            (self.step.window, self.step.border) = (window, piece.border);
+            let step = self.step_mut();
+            (step.window, step.border) = (window, piece.border);
             self.is_begun = true;
         }
-        let before = self.step.size();
+        let before = self.step().size();
         if let Some(target) = piece.resize.filter(|target| *target != before) {
-            if self.step.resize.is_some() || self.step.flip || self.step.has_changes() {
+            if self.step().resize.is_some() || self.step().flip || self.step().has_changes() {
                 self.begin_next();
             }
-            (self.step.resize, self.step.interpolation) = (Some(target), piece.interpolation);
+            let step = self.step_mut();
+            (step.resize, step.interpolation) = (Some(target), piece.interpolation);
             self.is_begun = true;
         }
         if piece.flip {
-            if self.step.has_changes() {
+            if self.step().has_changes() {
                 self.begin_next();
             }
-            self.step.flip ^= true;
+            self.step_mut().flip ^= true;
             self.is_begun = true;
         }
     }
 
     fn warp(&mut self, warp: Warp) {
-        if self.is_begun || self.step.warp.is_some() {
+        if self.is_begun || self.step().warp.is_some() {
             self.begin_next();
         }
         // A pipeline has far fewer operations.
         let place = self.steps.warps.len() as u16;
-        self.step = Step { warp: Some(place), ..Step::untouched(warp.size(), self.steps.changes.len()) };
+        *self.step_mut() = Step { warp: Some(place), ..Step::untouched(warp.size(), self.steps.changes.len()) };
         self.steps.warps.push(warp);
     }
 
     fn change(&mut self, change: Change) {
         self.steps.changes.push(change);
-        self.step.changes.1 += 1;
+        self.step_mut().changes.1 += 1;
         self.is_begun = true;
     }
 
     fn begin_next(&mut self) {
-        let next = Step::untouched(self.step.size(), self.steps.changes.len());
-        self.steps.steps.push(std::mem::replace(&mut self.step, next));
+        let next = Step::untouched(self.step().size(), self.steps.changes.len());
+        self.steps.steps.push(next);
         self.is_begun = false;
     }
 }
@@ -154,10 +164,7 @@ impl Steps {
         self.steps.clear();
         self.changes.clear();
         self.warps.clear();
-        let mut drawing = Drawing { steps: self, step: Step::untouched(size, 0), is_begun: false };
-        pipeline.draw(draw, &mut drawing)?;
-        let last = drawing.step;
-        self.steps.push(last);
-        Ok(())
+        self.steps.push(Step::untouched(size, 0));
+        pipeline.draw(draw, &mut Drawing { steps: self, is_begun: false })
     }
 }

@@ -92,7 +92,7 @@ fn jpegs_of_which_a_crop_reads_only_its_rows() {
                 let (header, rows) = (&file[..index.header_bytes() as usize], &file[reads.start as usize..]);
                 let rows = &rows[..(reads.end - reads.start) as usize];
                 let part = PartialJpeg { index, header, rows, rows_offset: reads.start };
-                let rendered = preparer.render(Source::Rows(part), &mut plan, &mut out);
+                let rendered = preparer.render(&Source::Rows(part), &mut plan, &mut out);
                 assert!(matches!(rendered, Ok(Rendered::Done(_))));
             };
             (0..20).for_each(&mut render);

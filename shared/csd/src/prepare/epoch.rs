@@ -34,10 +34,10 @@ pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
     }
 }
 
-/// Tells the dataset that this thread will probably read this sample of an epoch next, and which half of it to prefetch
-/// now.
-pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
-    advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
+/// Tells the dataset that this thread will probably read the sample with this index next, and which half of it to
+/// prefetch now.
+pub fn prefetch(dataset: &dyn Dataset, index: u64, half: Half) {
+    advise(|| dataset.prefetch(index, half));
 }
 
 /// Gives the dataset a hint, and ignores a panic: nothing depends on a hint, and the panic hook has reported the panic.

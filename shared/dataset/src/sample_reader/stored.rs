@@ -170,7 +170,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         limits: Limits,
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
-        mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, SampleError>,
+        mut render: impl FnMut(&Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, SampleError>,
     ) -> Result<Rendered, SampleError> {
         let header = self.header(reading.read)?;
         let first = |plan: &mut SamplePlan<'_>, reads: &mut Reads| first_reads(&header, limits, plan, reads);
@@ -186,7 +186,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         };
         let rendered = self.open(&header, plan, &mut reading, first, take_turn, |reading, plan| {
             watch.has_read();
-            match render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan)? {
+            match render(&form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan)? {
                 Rendered::NeedsFile if form.is_file() => {
                     watch.has_prepared();
                     Ok(None)
@@ -202,7 +202,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         }
         let file = self.file(&header, reading.bytes, reading.read, reading.healed)?;
         watch.has_read();
-        render(Source::Encoded(file), plan)
+        render(&Source::Encoded(file), plan)
     }
 
     /// Reads and checks a whole file, in place of all other bytes.

@@ -48,7 +48,7 @@ fn render(
     let rows = file[reads.start as usize..reads.end as usize].to_vec();
     let part = PartialJpeg { index, header: &header, rows: &rows, rows_offset: reads.start };
     let mut out = vec![0xA5; pipeline.output().bytes()];
-    preparer.render(Source::Rows(part), &mut plan, &mut out).map(|rendered| (rendered, out))
+    preparer.render(&Source::Rows(part), &mut plan, &mut out).map(|rendered| (rendered, out))
 }
 
 fn prepare(
@@ -219,7 +219,7 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
         let mut memory = PlanMemory::default();
         let compiled = CompiledPipeline::of(&pipeline).unwrap();
         let mut plan = SamplePlan::crop(&compiled, draw(0), &mut memory);
-        let rendered = preparer.render(Source::Rows(part), &mut plan, &mut out).unwrap();
+        let rendered = preparer.render(&Source::Rows(part), &mut plan, &mut out).unwrap();
         assert!(rendered == Rendered::NeedsFile || out == pixels);
         rendered
     };

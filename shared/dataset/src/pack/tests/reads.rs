@@ -167,7 +167,7 @@ fn bytes_may_come_in_any_order() {
     assert_eq!(header.form.next(&header, &bytes, plan, &mut notes, &mut Reads::default()), Ok(Next::Render));
     let source = header.form.source(&header, &bytes, plan, &notes).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
-    let rendered = Preparer::new(Limits::default()).render(source, plan, &mut out).unwrap();
+    let rendered = Preparer::new(Limits::default()).render(&source, plan, &mut out).unwrap();
     assert_eq!(rendered, Rendered::Done(Prepared::default()));
     assert!(out == prepare(&pack));
 }
