@@ -272,8 +272,9 @@ fn a_drive_whose_pack_is_cut_costs_no_sample() {
     for policy in POLICIES {
         let copy = copied(&photos, "drive.ddlp");
         let state = tempfile::tempdir().unwrap();
-        let agent = Agent::start(&copy, state.path(), &[]);
-        let builder = loader(&photos.pack()).policy(policy).strategy(Strategy::Mte);
+        let agent = Agent::start(&copy, state.path(), &["--slots", "4"]);
+        // The drive prepares no more than it has slots before the consumer takes a batch, so it reads after the cut.
+        let builder = loader(&photos.pack()).policy(policy).strategy(Strategy::Csd);
         let loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
         cut(&copy);
         let run = Run::over(loader, |_, _| ());
