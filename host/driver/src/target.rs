@@ -5,6 +5,7 @@ use crate::error::DriverError;
 use crate::kernel::{self, KernelTarget};
 use crate::tcp::{self, TcpTarget};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Address of a controller, with the identity of this host towards it.
 #[derive(Clone, Debug)]
@@ -37,14 +38,18 @@ impl Target {
     /// the controller that the kernel is connected to. For errors and time limits see [`tcp::connect`] and
     /// [`kernel::open`].
     pub fn connect(&self) -> Result<Arc<dyn Controller>, DriverError> {
-        self.connect_watched(|_| ())
+        self.connect_watched(Duration::MAX, |_| ())
     }
 
-    /// Connects as [`Self::connect`] does. If the attempt may have to wait for the controller, first passes `watch` the
-    /// means to end it.
-    pub fn connect_watched(&self, watch: impl FnOnce(tcp::Closer)) -> Result<Arc<dyn Controller>, DriverError> {
+    /// Connects as [`Self::connect`] does. If the attempt may have to wait for the controller, the attempt waits at most
+    /// for the time `within`, and first passes `watch` the means to end it.
+    pub fn connect_watched(
+        &self,
+        within: Duration,
+        watch: impl FnOnce(tcp::Closer),
+    ) -> Result<Arc<dyn Controller>, DriverError> {
         match self {
-            Self::Tcp(target) => tcp::connect_watched(target, watch),
+            Self::Tcp(target) => tcp::connect_watched(target, within, watch),
             Self::Kernel(target) => kernel::open(target),
         }
     }

@@ -32,6 +32,7 @@ pub use target::TcpTarget;
 use crate::contract::Controller;
 use crate::error::DriverError;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Largest transfer of one command if the controller names no limit (MDTS 0), and upper bound of the limit that it
 /// names.
@@ -48,12 +49,17 @@ pub const QUEUE_COMMANDS_MAX: usize = 4096;
 /// controller refuses (unknown NQN, host not allowed), `Protocol` if it misbehaves. All come within
 /// [`TcpTarget::connect_timeout`].
 pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
-    connect_watched(target, |_| ())
+    connect_watched(target, Duration::MAX, |_| ())
 }
 
-/// Connects as [`connect`] does, and first passes `watch` the means to end the attempt.
-pub fn connect_watched(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
-    Ok(Arc::new(association::TcpController::connect(target, watch)?))
+/// Connects as [`connect`] does, but gives up after the time `within` if that is shorter. First passes `watch` the means
+/// to end the attempt.
+pub fn connect_watched(
+    target: &TcpTarget,
+    within: Duration,
+    watch: impl FnOnce(Closer),
+) -> Result<Arc<dyn Controller>, DriverError> {
+    Ok(Arc::new(association::TcpController::connect(target, within, watch)?))
 }
 
 /// Ends an attempt to connect, or the association that the attempt has made, at once. Waiting callers get

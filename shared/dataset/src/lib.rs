@@ -51,11 +51,11 @@ pub use pack::PackFile;
 pub use patience::Patience;
 pub use reads::Reads;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
-pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
+pub use sample::{Identity, Location, Stored, beginning_of, beginnings};
 pub use sample_reader::{
     BytesRead, Drawn, ExtentRead, FetchedSample, SampleError, SampleReader, SampleToFetch, StageTimes, StoredAt,
 };
-pub use silence::{Silence, SilenceWatch, Silences};
+pub use silence::{Silence, Silences};
 pub use sources::*;
 
 use ddlp_pixels::Source;

@@ -52,8 +52,12 @@ pub(super) struct TcpController {
 struct TcpHandle(Arc<TcpAssociation>);
 
 impl TcpController {
-    pub(super) fn connect(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Self, DriverError> {
-        let deadline = Deadline::after(target.connect_timeout);
+    pub(super) fn connect(
+        target: &TcpTarget,
+        within: Duration,
+        watch: impl FnOnce(Closer),
+    ) -> Result<Self, DriverError> {
+        let deadline = Deadline::after(target.connect_timeout.min(within));
         let link = Arc::new(TcpLink::new(&format!("tcp://{}/{}", target.address, target.nqn)));
         watch(Closer(Arc::downgrade(&link)));
         let addresses = link.resolve(&target.address, deadline, look_up)?;

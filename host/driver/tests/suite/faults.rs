@@ -479,7 +479,7 @@ fn an_attempt_to_connect_ends_when_another_thread_closes_it() {
             let (sender, receiver) = std::sync::mpsc::channel();
             let error = std::thread::scope(|scope| {
                 let watch = move |closer| sender.send(closer).unwrap();
-                let attempt = scope.spawn(|| tcp::connect_watched(&target, watch).map(drop).unwrap_err());
+                let attempt = scope.spawn(|| tcp::connect_watched(&target, LONG, watch).map(drop).unwrap_err());
                 let closer = receiver.recv().unwrap();
                 // No event tells how far the attempt has come. The delay lets the second attempt reach its wait; an
                 // attempt that is closed earlier has to end too.

@@ -9,6 +9,7 @@ use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
 use ddlp_nvme::Status;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The address of a drive, and the host identity that this end uses for every connection to it.
 pub(crate) struct Endpoint {
@@ -49,9 +50,10 @@ impl Endpoint {
         Ok(Self { agent: None, holds_dataset: false, target, unkept })
     }
 
-    /// Connects to the drive. Passes `watch` the means by which another thread can end the attempt.
-    pub fn connect(&self, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
-        self.target.connect_watched(watch)
+    /// Connects to the drive. The attempt ends after the time `within`, or earlier, by the driver's own limit. Passes
+    /// `watch` the means by which another thread can end the attempt.
+    pub fn connect(&self, within: Duration, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
+        self.target.connect_watched(within, watch)
     }
 
     /// Returns whether a drive that the kernel is connected to will probably be usable in a moment. A run that has just
@@ -126,7 +128,7 @@ pub(crate) fn connect(
     depth: usize,
     watch: impl Fn(Box<dyn Fn() + Send>),
 ) -> Result<DriveLink, LinkError> {
-    let controller = endpoint.connect(|closer| watch(Box::new(move || closer.close())))?;
+    let controller = endpoint.connect(Duration::MAX, |closer| watch(Box::new(move || closer.close())))?;
     watch(closing(&controller));
     DriveLink::open(controller, expected, depth)
 }

@@ -1,19 +1,20 @@
 //! The blocks of a drive's dataset namespace, read over NVMe.
 //!
 //! Each thread that reads has a queue of its own while it reads. When the path to the drive is lost, one thread
-//! connects again, and the others wait for it. `path`: that path, with its queues.
+//! connects again, and the others wait for it. `path`: that path, with its queues. `clock`: how long reads wait.
 
+mod clock;
 mod path;
 
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
+pub use clock::LOST_MAX;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
 use ddlp_dataset::{FetchDepth, Silence, Silences};
 use ddlp_driver::{BlockRead, DriverError, namespace};
 use ddlp_nvme::Status;
-pub use path::LOST_MAX;
-use path::{DrivePath, Taken, Wait};
+use path::DrivePath;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -53,7 +54,7 @@ impl DriveBlocks {
     /// Connects to a drive, which messages call `address`. The error says what to do.
     pub fn open(endpoint: Endpoint, address: &str) -> Result<Self, DriveError> {
         let said = |error| endpoint.unusable(LinkError::Driver(error), "");
-        let controller = endpoint.connect(|_| ()).map_err(said)?;
+        let controller = endpoint.connect(Duration::MAX, |_| ()).map_err(said)?;
         let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
         let path = Mutex::new(DrivePath::new(controller, geometry));
         let (address, block_bytes) = (address.to_owned(), geometry.block_bytes);
@@ -67,28 +68,17 @@ impl DriveBlocks {
     fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
         let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
         let allowed = Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
-        let wait = self.path().begin_wait(allowed);
-        let read = self.read_within_wait(reads, &wait, READ_WITHIN + allowed);
-        self.path().silence.end(Instant::now());
-        read
-    }
-
-    fn read_within_wait(&self, reads: &mut [BlockRead<'_>], wait: &Wait, within: Duration) -> io::Result<()> {
+        let wait = self.begin_wait(allowed);
         loop {
-            let Taken { mut queue, session } = self.take_queue(wait)?;
-            match queue.read_many(DATASET_NSID, reads, within) {
-                Ok(()) => {
-                    self.put_back(Taken { queue, session });
-                    return Ok(());
-                }
-                Err(error @ DriverError::Status { .. }) => {
-                    self.put_back(Taken { queue, session });
-                    return Err(refused(error));
-                }
-                Err(error) if error.ends_association() => self.lose(session, error),
-                Err(error) => {
-                    self.put_back(Taken { queue, session });
-                    return Err(io::Error::other(error));
+            let (mut taken, left) = self.take_queue(&wait)?;
+            match taken.queue.read_many(DATASET_NSID, reads, left.min(READ_WITHIN + allowed)) {
+                Err(error) if error.ends_association() => self.lose(taken, error),
+                outcome => {
+                    self.put_back(taken);
+                    return outcome.map_err(|error| match error {
+                        DriverError::Status { .. } => refused(error),
+                        error => io::Error::other(error),
+                    });
                 }
             }
         }
@@ -180,11 +170,13 @@ impl Blocks for DriveBlocks {
 
     fn silences(&self) -> Silences {
         let (path, now) = (self.path(), Instant::now());
-        let silence = |lasts| {
-            let (drive, failure) = (self.address.clone(), path.failure.as_ref().map(DriverError::reason));
-            Silence { drive, lasts, patience: LOST_MAX, failure }
+        let silence = |lasts| Silence {
+            drive: self.address.clone(),
+            lasts,
+            patience: path.clock.patience(),
+            failure: path.failure.as_ref().map(DriverError::reason),
         };
-        Silences { total: path.silence.total(now), now: path.silence.lasts(now).map(silence) }
+        Silences { total: path.clock.total(now), now: path.clock.lasts(now).map(silence) }
     }
 }
 

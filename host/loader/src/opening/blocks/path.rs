@@ -1,8 +1,8 @@
 //! The path to a drive that alone holds the dataset: an association and its queues, which the threads that read share.
 
+use super::clock::PathClock;
 use super::{DriveBlocks, READ_WITHIN};
 use ddlp_csd::DATASET_NSID;
-use ddlp_dataset::SilenceWatch;
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
@@ -10,8 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time without a path to the drive before reads fail.
-pub const LOST_MAX: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
@@ -31,15 +29,14 @@ pub(super) struct DrivePath {
     is_connecting: bool,
     /// Ends the attempt to connect that is under way.
     attempt: Option<Closer>,
-    /// When a thread may connect next, the pauses between attempts, and why the last attempt failed.
+    /// When a thread may connect or open a queue next, the pauses between attempts to connect, and why the last one
+    /// failed.
     next_attempt: Instant,
     pauses: Backoff,
     pub failure: Option<DriverError>,
-    /// How long reads have waited for any answer.
-    pub silence: SilenceWatch,
-    /// When a read first found the path lost, until the drive answers a read: it may answer each attempt to connect,
-    /// and then break off.
-    lost_since: Option<Instant>,
+    /// How long reads have waited for any answer, and when they give up. The drive may answer each attempt to connect,
+    /// and then break off: only the answer to a read counts.
+    pub clock: PathClock,
     /// Number of times that all waits were interrupted.
     interrupts: u64,
 }
@@ -47,103 +44,100 @@ pub(super) struct DrivePath {
 /// A queue that a thread uses, and the number of its association.
 pub(super) struct Taken {
     pub queue: Box<dyn Queue>,
-    pub session: u64,
+    session: u64,
 }
 
-/// A read that waits for a queue.
-pub(super) struct Wait {
+/// A read that waits for its answer, from its beginning until this is dropped.
+pub(super) struct Wait<'b> {
+    blocks: &'b DriveBlocks,
     /// Interrupts of all waits before it began.
     interrupts: u64,
-    until: Instant,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        // After a panic under the lock, nothing is measured any more.
+        if let Ok(mut path) = self.blocks.path.lock() {
+            path.clock.end(Instant::now());
+        }
+    }
+}
+
+/// What a thread that needs a queue does next.
+enum Step {
+    /// It uses this queue.
+    Use(Taken),
+    /// It opens a queue of this association.
+    Open(Arc<dyn Controller>, u64),
+    /// It connects to the drive.
+    Connect,
+    /// It waits for another thread, or for the end of this pause.
+    Pause(Duration),
 }
 
 impl DriveBlocks {
-    /// Connects to the drive and asks for its blocks: it may have come back with another dataset.
-    fn connect(&self) -> Result<(Arc<dyn Controller>, BlockGeometry), DriverError> {
-        let controller = self.endpoint.connect(|closer| self.path().attempt = Some(closer))?;
-        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN)?;
+    /// Begins the wait of a read, whose bytes may take the time `allowed`.
+    pub(super) fn begin_wait(&self, allowed: Duration) -> Wait<'_> {
+        let mut path = self.path();
+        path.clock.begin(Instant::now(), allowed);
+        Wait { blocks: self, interrupts: path.interrupts }
+    }
+
+    /// Connects to the drive and asks for its blocks: it may have come back with another dataset. Gives up after the
+    /// time `within`.
+    fn connect(&self, within: Duration) -> Result<(Arc<dyn Controller>, BlockGeometry), DriverError> {
+        let until = Instant::now() + within;
+        let controller = self.endpoint.connect(within, |closer| self.path().attempt = Some(closer))?;
+        let left = until.saturating_duration_since(Instant::now());
+        let geometry = namespace::geometry(&*controller, DATASET_NSID, left.min(READ_WITHIN))?;
         Ok((controller, geometry))
     }
 
-    /// Takes a queue: an idle one, or a new one. Connects first if the path is lost.
-    pub(super) fn take_queue(&self, wait: &Wait) -> io::Result<Taken> {
-        let mut path = self.path();
+    /// Takes a queue: an idle one, or a new one. Connects first if the path is lost. Returns also the time until the
+    /// read gives up.
+    pub(super) fn take_queue(&self, wait: &Wait<'_>) -> io::Result<(Taken, Duration)> {
         loop {
+            let (mut path, now) = (self.path(), Instant::now());
             if path.interrupts != wait.interrupts {
                 // Another run may read the same dataset: it tries again.
                 return Err(io::Error::from_raw_os_error(libc::EINTR));
             }
-            // Whoever waits for another thread is woken by it.
-            let mut again_at = Instant::now() + PAUSES.cap;
-            match path.controller.clone() {
-                Some(_) if path.geometry.block_bytes != self.block_bytes => {
-                    return Err(blocks_changed(self.block_bytes, path.geometry.block_bytes));
+            let left = path.clock.left(now);
+            if left.is_zero() {
+                path.clock.give_up(now);
+                self.changed.notify_all();
+                return Err(no_answer(path.clock.patience(), path.failure.as_ref()));
+            }
+            if path.controller.is_some() && path.geometry.block_bytes != self.block_bytes {
+                return Err(blocks_changed(self.block_bytes, path.geometry.block_bytes));
+            }
+            match path.next_step(now) {
+                Step::Use(taken) => return Ok((taken, left)),
+                Step::Pause(pause) => {
+                    drop(self.changed.wait_timeout(path, pause.min(left)).expect("no panic while the path is locked"));
                 }
-                Some(controller) => {
-                    let session = path.session;
-                    path.used += 1;
-                    if let Some(queue) = path.idle.pop() {
-                        return Ok(Taken { queue, session });
-                    }
+                Step::Open(controller, session) => {
                     drop(path);
                     let opened = controller.open_queue(0);
-                    path = self.path();
-                    if path.session != session || path.controller.is_none() {
-                        continue;
-                    }
-                    match opened {
-                        Ok(queue) => return Ok(Taken { queue, session }),
-                        Err(error) => {
-                            path.used -= 1;
-                            // Otherwise the drive has no more queues for this host, and a thread will give one back.
-                            if error.ends_association() || (path.used == 0 && path.idle.is_empty()) {
-                                path.lose(session);
-                                path.retry_later(error);
-                                self.changed.notify_all();
-                                continue;
-                            }
-                            if !path.idle.is_empty() {
-                                continue;
-                            }
-                        }
-                    }
-                }
-                None if path.is_connecting => {}
-                None if Instant::now() < path.next_attempt => again_at = path.next_attempt,
-                None => {
-                    path.is_connecting = true;
-                    drop(path);
-                    let connected = self.connect();
-                    path = self.path();
-                    (path.is_connecting, path.attempt) = (false, None);
-                    match connected {
-                        Ok((controller, geometry)) => {
-                            (path.controller, path.geometry) = (Some(controller), geometry);
-                            path.session += 1;
-                            (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
-                        }
-                        Err(error) => path.retry_later(error),
+                    if let Some(taken) = self.path().opened(session, opened) {
+                        return Ok((taken, left));
                     }
                     self.changed.notify_all();
-                    continue;
+                }
+                Step::Connect => {
+                    drop(path);
+                    let connected = self.connect(left);
+                    self.path().connected(connected);
+                    self.changed.notify_all();
                 }
             }
-            let now = Instant::now();
-            let is_lost = path.controller.is_none();
-            let until = if is_lost { wait.until.min(give_up_at(&mut path.lost_since, now)) } else { wait.until };
-            if now >= until {
-                path.silence.gave_up();
-                return Err(path_lost(path.failure.as_ref()));
-            }
-            let pause = again_at.min(until).saturating_duration_since(now);
-            path = self.changed.wait_timeout(path, pause).expect("no panic while the path is locked").0;
         }
     }
 
+    /// Gives back a queue on which the drive answered a read.
     pub(super) fn put_back(&self, taken: Taken) {
         let mut path = self.path();
-        path.lost_since = None;
-        path.silence.answered();
+        path.clock.answered(Instant::now());
         if path.session == taken.session && path.controller.is_some() {
             path.used -= 1;
             path.idle.push(taken.queue);
@@ -151,11 +145,11 @@ impl DriveBlocks {
         }
     }
 
-    /// Records that an association ended.
-    pub(super) fn lose(&self, session: u64, error: DriverError) {
+    /// Records that the association of a queue ended.
+    pub(super) fn lose(&self, taken: Taken, error: DriverError) {
         tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
         let mut path = self.path();
-        if path.lose(session) {
+        if path.lose(taken.session) {
             path.failure = Some(error);
         }
         drop(path);
@@ -177,29 +171,81 @@ impl DrivePath {
             next_attempt: Instant::now(),
             pauses: Backoff::new(PAUSES, 0),
             failure: None,
-            silence: SilenceWatch::new(Instant::now()),
-            lost_since: None,
+            clock: PathClock::new(Instant::now()),
             interrupts: 0,
         }
     }
 
-    /// Returns the wait of a read that begins now, whose bytes may take the time `allowed`. Tell `silence` when the
-    /// read ends.
-    pub fn begin_wait(&mut self, allowed: Duration) -> Wait {
-        let now = Instant::now();
-        self.silence.begin(now, allowed);
-        Wait { interrupts: self.interrupts, until: now + LOST_MAX }
-    }
-
-    /// Ends all waits that have begun, and the association with them.
+    /// Ends all waits that have begun, and the association with them. Reads that begin from now on have their full time,
+    /// since they may be another run's.
     pub fn interrupt(&mut self) {
         self.interrupts += 1;
+        self.clock.forget_giving_up();
         if let Some(controller) = &self.controller {
             controller.close();
         }
         if let Some(attempt) = &self.attempt {
             attempt.close();
         }
+    }
+
+    /// Decides what a thread that needs a queue does next.
+    fn next_step(&mut self, now: Instant) -> Step {
+        let pause = self.next_attempt.saturating_duration_since(now);
+        let Some(controller) = &self.controller else {
+            if self.is_connecting {
+                // The thread that connects wakes the others.
+                return Step::Pause(PAUSES.cap);
+            }
+            if !pause.is_zero() {
+                return Step::Pause(pause);
+            }
+            self.is_connecting = true;
+            return Step::Connect;
+        };
+        if let Some(queue) = self.idle.pop() {
+            self.used += 1;
+            return Step::Use(Taken { queue, session: self.session });
+        }
+        if !pause.is_zero() {
+            return Step::Pause(pause);
+        }
+        self.used += 1;
+        Step::Open(controller.clone(), self.session)
+    }
+
+    /// Records the end of an attempt to connect.
+    fn connected(&mut self, connected: Result<(Arc<dyn Controller>, BlockGeometry), DriverError>) {
+        (self.is_connecting, self.attempt) = (false, None);
+        match connected {
+            Ok((controller, geometry)) => {
+                (self.controller, self.geometry) = (Some(controller), geometry);
+                self.session += 1;
+                (self.pauses, self.failure) = (Backoff::new(PAUSES, 0), None);
+            }
+            Err(error) => self.retry_later(error),
+        }
+    }
+
+    /// Records the end of an attempt to open a queue of an association. Returns the queue if it can be used.
+    fn opened(&mut self, session: u64, opened: Result<Box<dyn Queue>, DriverError>) -> Option<Taken> {
+        if self.session != session || self.controller.is_none() {
+            return None;
+        }
+        match opened {
+            Ok(queue) => return Some(Taken { queue, session }),
+            Err(error) => {
+                self.used -= 1;
+                if error.ends_association() || (self.used == 0 && self.idle.is_empty()) {
+                    self.lose(session);
+                    self.retry_later(error);
+                } else {
+                    // The drive has no more queues for this host: another thread will give one back.
+                    self.next_attempt = Instant::now() + PAUSES.cap;
+                }
+            }
+        }
+        None
     }
 
     /// Keeps all threads from connecting for a while.
@@ -222,35 +268,13 @@ impl DrivePath {
     }
 }
 
-/// Returns when reads give up a lost path. Reads in quick succession share one deadline, since several reads may
-/// concern the same sample; a much later read gets a new one.
-fn give_up_at(lost_since: &mut Option<Instant>, now: Instant) -> Instant {
-    let since = lost_since.filter(|since| now < *since + 2 * LOST_MAX).unwrap_or(now);
-    *lost_since = Some(since);
-    since + LOST_MAX
-}
-
 /// Returns the error of a read when the drive came back with blocks of another size.
 fn blocks_changed(opened: u32, now: u32) -> io::Error {
     io::Error::other(format!("the drive's blocks had {opened} bytes, and have {now} now: start the run again"))
 }
 
-/// Returns the error of a read when there has been no path to the drive for too long.
-fn path_lost(error: Option<&DriverError>) -> io::Error {
-    let reason = error.map(|error| format!(": {}", error.reason())).unwrap_or_default();
-    io::Error::other(format!("there was no path to the drive for {LOST_MAX:?}{reason}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_that_follow_upon_one_another_share_their_patience() {
-        let (mut lost_since, lost) = (None, Instant::now());
-        for (after, expected) in [(0, 1), (30, 1), (59, 1), (61, 1), (119, 1), (120, 3), (150, 3)] {
-            let until = give_up_at(&mut lost_since, lost + Duration::from_secs(after));
-            assert_eq!(until, lost + expected * LOST_MAX, "after {after} s");
-        }
-    }
+/// Returns the error of a read when the drive has not answered for too long.
+fn no_answer(patience: Duration, last: Option<&DriverError>) -> io::Error {
+    let failure = last.map(|error| format!(" (last failure: {})", error.reason())).unwrap_or_default();
+    io::Error::other(format!("the drive has not answered for {} s{failure}", patience.as_secs()))
 }
