@@ -22,6 +22,7 @@ mod job;
 pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
 use consumer::LookedUp;
+pub(crate) use drives::Loss;
 use holder::SilenceRecord;
 pub(crate) use job::{CpuJob, CpuWork};
 

@@ -2,7 +2,8 @@
 
 use crate::report::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read};
 use crate::text;
-use ddlp_host::report::{ProngReport, Report};
+use ddlp_host::report::{FaultKind, FaultReport, ProngReport, Report};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -77,12 +78,13 @@ fn prongs(row: &mut impl FnMut(&str, String), report: &Report) {
 }
 
 fn troubles(out: &mut String, report: &Report) {
-    for fault in report.faults.iter().take(NAMED_MAX) {
+    let named = named_faults(&report.faults);
+    for fault in &named {
         let kind = if fault.is_recovery() { "recovery" } else { "fault" };
         let (prong, what) = (text::prong_name(&fault.prong), text::fault(&fault.what));
         let _ = writeln!(out, "  {kind} after {}: {prong}: {what}", text::seconds(fault.at_s));
     }
-    let named = report.faults.iter().take(NAMED_MAX).filter(|fault| !fault.is_recovery()).count();
+    let named = named.iter().filter(|fault| !fault.is_recovery()).count();
     more(out, fault_count(report) - named, "faults");
     let several = report.epochs.len() > 1;
     for sample in report.corrupt.iter().take(NAMED_MAX) {
@@ -95,6 +97,24 @@ fn troubles(out: &mut String, report: &Report) {
     for note in &report.notes {
         let _ = writeln!(out, "  note: {}", text::message(note));
     }
+}
+
+/// Returns the first faults, and the recoveries from them, however many other faults come in between.
+fn named_faults<'f>(faults: &'f [FaultReport]) -> Vec<&'f FaultReport> {
+    let mut named = 0;
+    // For each prong, whether its last loss is named.
+    let mut losses: HashMap<&'f str, bool> = HashMap::new();
+    let is_named = |fault: &&'f FaultReport| {
+        if fault.is_recovery() {
+            return losses.get(&*fault.prong).is_none_or(|is_named| *is_named);
+        }
+        named += 1;
+        if matches!(fault.kind, FaultKind::Lost | FaultKind::Timeout | FaultKind::Start) {
+            losses.insert(&fault.prong, named <= NAMED_MAX);
+        }
+        named <= NAMED_MAX
+    };
+    faults.iter().filter(is_named).collect()
 }
 
 fn more(out: &mut String, left: usize, what: &str) {

@@ -131,9 +131,10 @@ impl fmt::Display for DriveFault<'_> {
             ),
             Self::LostDataset(error) => write!(
                 f,
-                "{error}; this drive holds the dataset, so the CPU can prepare nothing until the run has \
-                 reconnected; without a connection for {LOST_MAX:?} the run ends; check that the drive's agent runs \
-                 and that the network is up"
+                "{error}; the run tries to reconnect; this drive holds the dataset, so the CPU can prepare nothing \
+                 while the drive does not answer, and after {} s without an answer the run ends; check that the \
+                 drive's agent runs and that the network is up",
+                LOST_MAX.as_secs()
             ),
             Self::NotKept(reason) => write!(
                 f,
@@ -223,7 +224,7 @@ mod tests {
                 DriveFault::LostDataset(&lost),
                 FaultKind::Lost,
                 "connection refused",
-                "for 60s the run ends",
+                "after 60 s without an answer the run ends",
                 "agent runs",
             ),
             (

@@ -18,7 +18,7 @@ use super::slot_use::SlotUse;
 use super::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
 use super::usage::AgentUsage;
 use crate::delivery::SlotTable;
-use crate::engine::{Engine, GivenUp};
+use crate::engine::{Engine, GivenUp, Loss};
 use crate::report::FaultKind;
 use crate::schedule::{HeldResults, ProngId};
 use ddlp_csd::abilities::AgreedDecoders;
@@ -100,13 +100,9 @@ impl DriveProng {
     pub fn run(mut self) -> Option<Self> {
         let ProngHandle { engine, prong } = self.handle.clone();
         if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
-            engine.lose(
-                prong,
-                &[],
-                HeldResults::Lost,
-                FaultKind::Defect,
-                "its thread panicked: this is a defect of this program".into(),
-            );
+            let what = "its thread panicked: this is a defect of this program".into();
+            let (held, kind) = (HeldResults::Lost, FaultKind::Defect);
+            engine.lose(prong, Loss { flights: &[], held, kind, what, of_dataset: false });
             return None;
         }
         if !engine.keeps_drives() {

@@ -4,6 +4,20 @@ use super::{Engine, GivenUp};
 use crate::error::{DriveError, LoaderError};
 use crate::report::FaultKind;
 use crate::schedule::{BatchId, HeldResults, ProngId};
+use std::time::Instant;
+
+/// The loss of a drive.
+pub(crate) struct Loss<'l> {
+    /// The drive's batches in work.
+    pub flights: &'l [BatchId],
+    /// Whether the drive's finished batches are lost too.
+    pub held: HeldResults,
+    pub kind: FaultKind,
+    /// Message for the report.
+    pub what: String,
+    /// Whether the CPU's reads depend on the drive too.
+    pub of_dataset: bool,
+}
 
 impl Engine {
     /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_link`]. Ends it at
@@ -34,24 +48,30 @@ impl Engine {
         self.wake_cpu();
     }
 
-    /// Records the loss of a drive and of its batches in work (`flights`). `held` says whether its finished batches are
-    /// lost too.
-    pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: FaultKind, what: String) {
+    /// Records the loss of a drive.
+    pub fn lose(&self, prong: ProngId, loss: Loss<'_>) {
         let mut core = self.lock();
-        for &id in flights {
+        for &id in loss.flights {
             core.recorder.released(prong, id, false);
         }
-        core.schedule.prong_down(prong, held);
-        core.recorder.fault(prong, flights.first().copied(), kind, what);
+        core.schedule.prong_down(prong, loss.held);
+        if !loss.of_dataset || core.silence.lose(prong, Instant::now()) {
+            core.recorder.fault(prong, loss.flights.first().copied(), loss.kind, loss.what);
+        } else {
+            tracing::debug!(prong, "the silent drive's association is lost: {}", loss.what);
+        }
         drop(core);
         self.wake_cpu();
     }
 
-    /// Records that a drive works, for the first time or again. `what` is the message, if its absence was reported.
+    /// Records that a drive works, for the first time or again. `what` is the message for the report, unless the report
+    /// has nothing about the drive's absence.
     pub fn regain(&self, prong: ProngId, what: Option<&str>) {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
-        if let Some(what) = what {
+        self.watch_silence(&mut core);
+        let is_awaited = core.silence.regain(prong);
+        if let Some(what) = what.filter(|_| is_awaited) {
             core.recorder.fault(prong, None, FaultKind::Rejoined, what.into());
         }
     }

@@ -3,33 +3,93 @@
 
 use super::{Core, Engine};
 use crate::report::FaultKind;
-use crate::schedule::{BatchId, CPU};
-use ddlp_dataset::{Dataset, Silence};
-use std::time::Duration;
+use crate::schedule::{BatchId, CPU, ProngId};
+use ddlp_dataset::{Dataset, Silence, Silences};
+use std::time::{Duration, Instant};
 
-/// What a run has recorded of silences.
+/// Longest time between the end of a silence and the drive's thread noticing that its own association was lost
+/// meanwhile: a keep alive time-out.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a run has recorded of silences. An outage of the drive ends the CPU's reads and the association of the drive's
+/// own thread. The report has it once: as a silence or as the drive's loss, whatever shows first.
 #[derive(Debug, Default)]
 pub(crate) struct SilenceRecord {
     /// Time of all silences before the run.
     before: Duration,
     /// Time of all silences up to now.
     pub total: Duration,
-    /// Part of `total` that faults have already reported.
-    reported: Duration,
-    /// Whether the report names the silence that lasts.
-    is_named: bool,
+    /// Part of `total` that has ended.
+    ended: Duration,
+    /// When the last silence ended.
+    ended_at: Option<Instant>,
+    /// Where the report names the silence that lasts.
+    named: Option<NamedAs>,
+    /// The drive while it is lost, and whether the report has its loss.
+    lost: Option<(ProngId, bool)>,
+}
+
+/// Where the report names an outage of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedAs {
+    Silence,
+    LostDrive,
 }
 
 impl SilenceRecord {
     /// Begins the record of a run over a dataset, which may have been silent before.
     pub fn of(dataset: &dyn Dataset) -> Self {
         let before = dataset.silences().total;
-        Self { before, total: before, reported: before, is_named: false }
+        Self { before, total: before, ended: before, ..Self::default() }
     }
 
     /// Returns the time of a run's silences, from the time of all silences.
     pub fn of_run(&self, total: Duration) -> Duration {
         total.saturating_sub(self.before)
+    }
+
+    /// Records the silences up to now. Returns what the report then says.
+    fn observe(&mut self, silences: &Silences, now: Instant) -> Option<(FaultKind, String)> {
+        self.total = self.total.max(silences.total);
+        let Some(Silence { drive, .. }) = &silences.now else {
+            if self.total == self.ended {
+                return None;
+            }
+            let seconds = (self.total - self.ended).as_secs_f64();
+            (self.ended, self.ended_at) = (self.total, Some(now));
+            let (kind, did) = match self.named.take() {
+                Some(NamedAs::Silence) => (FaultKind::Rejoined, "answered again after"),
+                None if self.lost.is_none() => (FaultKind::Lost, "did not answer for"),
+                None | Some(NamedAs::LostDrive) => return None,
+            };
+            return Some((kind, format!("the drive that holds the dataset {did} {seconds:.1} s")));
+        };
+        if self.named.is_some() {
+            return None;
+        }
+        if self.lost.is_some() {
+            self.named = Some(NamedAs::LostDrive);
+            return None;
+        }
+        self.named = Some(NamedAs::Silence);
+        let what = format!(
+            "the drive {drive}, which holds the dataset, stopped answering; the CPU can prepare nothing until it \
+             answers: check that its agent runs and that the network is up"
+        );
+        Some((FaultKind::Lost, what))
+    }
+
+    /// Records that the drive's own association is lost. Returns whether the report has yet to say so.
+    pub fn lose(&mut self, prong: ProngId, now: Instant) -> bool {
+        let has_just_ended = self.ended_at.is_some_and(|at| now < at + NOTICED_WITHIN);
+        let is_new = self.named.is_none() && !has_just_ended;
+        self.lost = Some((prong, is_new));
+        is_new
+    }
+
+    /// Records that a drive works again. Returns whether the report has its loss, so that it needs its return.
+    pub fn regain(&mut self, prong: ProngId) -> bool {
+        self.lost.take_if(|(lost, _)| *lost == prong).is_none_or(|(_, is_reported)| is_reported)
     }
 }
 
@@ -56,30 +116,68 @@ impl Engine {
         let Core { silence: record, schedule, recorder, .. } = core;
         let more = silences.total.saturating_sub(record.total);
         if !more.is_zero() {
-            record.total = silences.total;
             schedule.disturbed(CPU);
             recorder.exclude(CPU, more.as_secs_f64());
         }
-        match &silences.now {
-            Some(Silence { drive, .. }) if !record.is_named => {
-                record.is_named = true;
-                let what = format!(
-                    "the drive {drive}, which holds the dataset, stopped answering; the CPU can prepare nothing until \
-                     it answers: check that its agent runs and that the network is up"
-                );
-                recorder.fault(CPU, None, FaultKind::Lost, what);
-            }
-            None if record.total > record.reported => {
-                let seconds = (record.total - record.reported).as_secs_f64();
-                let (kind, did) = match record.is_named {
-                    true => (FaultKind::Rejoined, "answered again after"),
-                    false => (FaultKind::Lost, "did not answer for"),
-                };
-                recorder.fault(CPU, None, kind, format!("the drive that holds the dataset {did} {seconds:.1} s"));
-                (record.is_named, record.reported) = (false, record.total);
-            }
-            _ => {}
+        if let Some((kind, what)) = record.observe(&silences, Instant::now()) {
+            recorder.fault(CPU, None, kind, what);
         }
         silences.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn silences(total_s: u32, lasts_s: Option<u32>) -> Silences {
+        let silence = |s| Silence { drive: "tcp://x".into(), lasts: s * SECOND, patience: 60 * SECOND, failure: None };
+        Silences { total: total_s * SECOND, now: lasts_s.map(silence) }
+    }
+
+    /// Observes silences a second later each time. Returns the kinds of what the report says.
+    fn observed(record: &mut SilenceRecord, at: &mut Instant, states: &[Silences]) -> Vec<FaultKind> {
+        let observe = |state| {
+            *at += SECOND;
+            record.observe(state, *at).map(|(kind, _)| kind)
+        };
+        states.iter().filter_map(observe).collect()
+    }
+
+    #[test]
+    fn an_outage_that_reads_notice_first_is_reported_as_a_silence_alone() {
+        let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
+        let said = observed(&mut record, &mut at, &[silences(1, Some(1)), silences(2, Some(2))]);
+        assert_eq!(said, [FaultKind::Lost]);
+        assert!(!record.lose(1, at), "the report has it");
+        assert!(!record.regain(1), "nor does it need the return");
+        assert_eq!(observed(&mut record, &mut at, &[silences(3, None), silences(3, None)]), [FaultKind::Rejoined]);
+        // The drive's thread had nothing to do, and notices late.
+        assert!(!record.lose(1, at + NOTICED_WITHIN / 2) && !record.regain(1));
+        assert!(record.lose(1, at + NOTICED_WITHIN) && record.regain(1), "another outage");
+    }
+
+    #[test]
+    fn an_outage_that_the_drives_thread_notices_first_is_reported_as_its_loss_alone() {
+        let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
+        assert!(record.lose(1, at));
+        assert!(observed(&mut record, &mut at, &[silences(1, Some(1))]).is_empty());
+        assert!(record.regain(1), "the return of what was reported");
+        // Reads are answered a little later.
+        assert!(observed(&mut record, &mut at, &[silences(2, Some(2)), silences(3, None)]).is_empty());
+        let next = [silences(4, Some(1)), silences(5, None)];
+        assert_eq!(observed(&mut record, &mut at, &next), [FaultKind::Lost, FaultKind::Rejoined], "the next outage");
+    }
+
+    #[test]
+    fn a_silence_that_was_noticed_after_its_end_is_reported_once() {
+        let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
+        assert_eq!(observed(&mut record, &mut at, &[silences(2, None), silences(2, None)]), [FaultKind::Lost]);
+        assert!(record.lose(2, at + NOTICED_WITHIN), "a loss without a silence");
+        assert!(record.regain(1), "a pause of another drive ends");
+        assert!(observed(&mut record, &mut at, &[silences(4, None)]).is_empty(), "the loss is reported");
+        assert!(record.regain(2));
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use ddlp_host::report::{CorruptReport, EpochReport, FaultKind, FaultReport};
+use ddlp_host::report::{CorruptReport, EpochReport};
 
 #[test]
 fn the_summary_names_what_matters_and_no_more_than_a_few() {
@@ -86,4 +86,32 @@ fn recoveries_do_not_count_as_faults_and_slots_are_listed_beside_the_memory() {
     assert!(text.contains("recovery after 1.00 s: 127.0.0.1:4420: the drive works again\n"), "{text}");
     assert!(text.contains("0.68 MB allocated, and 617 MB of result slots"), "{text}");
     assert!(text.contains("2.00 s for 1,000 images") && text.contains("490 more not delivered"), "{text}");
+}
+
+#[test]
+fn what_is_named_as_lost_is_also_named_as_back() {
+    let fault = |prong: &str, kind, what: &str| FaultReport {
+        at_s: 1.0,
+        prong: prong.into(),
+        batch: None,
+        kind,
+        what: what.into(),
+    };
+    let stall = || fault("cpu", FaultKind::Stall, "nothing arrived");
+    let mut faults = vec![fault("cpu", FaultKind::Lost, "stopped answering"), fault("csd", FaultKind::Lost, "gone")];
+    faults.extend((0..6).map(|_| stall()));
+    faults.push(fault("cpu", FaultKind::Rejoined, "answered again"));
+    faults.push(fault("csd", FaultKind::Restart, "started again"));
+    faults.push(fault("csd", FaultKind::Rejoined, "works again"));
+    // Neither this loss nor its end is among the first faults.
+    faults.push(fault("csd", FaultKind::Timeout, "lost once more"));
+    faults.push(fault("csd", FaultKind::Rejoined, "back once more"));
+    let text = describe(&Report { faults, ..Report::default() }, None);
+    for named in
+        ["cpu: stopped answering", "csd: gone", "cpu: answered again", "csd: started again", "csd: works again"]
+    {
+        assert!(text.contains(named), "{named}: {text}");
+    }
+    assert_eq!(text.matches("nothing arrived").count(), NAMED_MAX - 2, "{text}");
+    assert!(!text.contains("once more") && text.contains("… and 4 more faults"), "{text}");
 }

@@ -5,6 +5,7 @@ use crate::delivery::SlotTable;
 use crate::drive::fault::DriveFault;
 use crate::drive::flight::Flight;
 use crate::drive::link::{DriveLink, LEAVE_WITHIN};
+use crate::engine::Loss;
 use crate::schedule::BatchId;
 use ddlp_driver::DriverError;
 use std::time::{Duration, Instant};
@@ -43,15 +44,16 @@ impl DriveProng {
         }
         self.slots.put_foreign();
         let held = self.results.keep_held();
-        let fault = if self.handle.engine.keeps_drives() {
+        let moves = self.handle.engine.keeps_drives();
+        let of_dataset = self.access.holds_dataset() && !moves;
+        let fault = match of_dataset {
             // The loader itself closes the link of a drive that does not answer when the run moves.
-            DriveFault::NotKept(error.to_string())
-        } else if self.access.holds_dataset() {
-            DriveFault::LostDataset(error)
-        } else {
-            DriveFault::Lost(error)
+            _ if moves => DriveFault::NotKept(error.to_string()),
+            true => DriveFault::LostDataset(error),
+            false => DriveFault::Lost(error),
         };
-        self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
+        let (flights, kind, what) = (&flights[..], fault.kind(), fault.to_string());
+        self.handle.engine.lose(self.handle.prong, Loss { flights, held, kind, what, of_dataset });
     }
 
     /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
