@@ -14,7 +14,7 @@ pub(crate) use record::PlanRecord;
 use crate::order::{EpochCut, LastBatch};
 use crate::schedule::{PlanEpoch, Strategy};
 use ddlp_csd::program::{CorruptPolicy, Program};
-use ddlp_dataset::Identity;
+use ddlp_dataset::{Identity, beginnings};
 use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -220,8 +220,8 @@ impl Plan {
     /// Checks that the plan was recorded with the same batches as `run` has; the epochs of `run` are ignored.
     pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
         if self.dataset != run.dataset {
-            let [recorded, actual] =
-                [self.dataset, run.dataset].map(|dataset| Identity::from_bytes(dataset).beginning());
+            let [recorded, actual] = [self.dataset, run.dataset].map(Identity::from_bytes);
+            let [recorded, actual] = beginnings([&recorded, &actual]);
             return Err(PlanError::OtherDataset { recorded, actual });
         }
         let fields = [

@@ -6,7 +6,7 @@
 use crate::order::LastBatch;
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_dataset::BEGINNING_DIGITS;
+use ddlp_dataset::beginnings;
 use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -72,8 +72,8 @@ pub enum StateError {
         "the state was saved with another dataset (its identity begins with {}, that of this run's dataset with \
          {}): a run resumes only with the dataset that it began with, or with a pack of the same source in the same \
          form; `ddlp inspect` prints a file's identity",
-        beginning(saved),
-        beginning(actual)
+        beginnings([saved, actual])[0],
+        beginnings([saved, actual])[1]
     )]
     OtherDataset {
         /// In the state.
@@ -106,11 +106,6 @@ pub enum StateError {
         /// Strategy of the run.
         strategy: Strategy,
     },
-}
-
-/// Returns as much of a dataset's identity as [`Identity::beginning`](ddlp_dataset::Identity::beginning) does.
-fn beginning(identity: &str) -> &str {
-    identity.get(..BEGINNING_DIGITS).unwrap_or(identity)
 }
 
 /// A difference between a state and a run.

@@ -35,13 +35,22 @@ pub enum Stored<'a> {
     },
 }
 
-/// Number of a digest's first hexadecimal digits that messages show for people to compare. In practice they tell any
-/// two digests apart.
+/// Number of a digest's first hexadecimal digits that messages show. In practice they tell any two digests apart.
 pub const BEGINNING_DIGITS: usize = 12;
 
 /// Returns the first [`BEGINNING_DIGITS`] digits of a digest.
 pub fn beginning_of(digest: &[u8]) -> String {
     digest[..BEGINNING_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns two digests as messages show them for people to compare: the first [`BEGINNING_DIGITS`] digits, or more if
+/// the digests differ only later.
+pub fn beginnings(digests: [&dyn fmt::Display; 2]) -> [String; 2] {
+    let mut digits = digests.map(ToString::to_string);
+    let same = digits[0].bytes().zip(digits[1].bytes()).take_while(|(one, other)| one == other).count();
+    let shown = BEGINNING_DIGITS.max(same + 1);
+    digits.iter_mut().for_each(|digits| digits.truncate(digits.floor_char_boundary(shown)));
+    digits
 }
 
 /// Digest of a dataset's content, shown in hexadecimal.
@@ -99,5 +108,22 @@ impl IdentityHasher {
 
     pub(crate) fn finish(&self) -> Identity {
         Identity(*self.0.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_digests_are_shown_up_to_where_they_differ() {
+        let mut other = [7; 32];
+        let shown = |other| beginnings([&Identity::from_bytes([7; 32]), &Identity::from_bytes(other)]);
+        other[0] = 8;
+        assert_eq!(shown(other), ["070707070707", "080707070707"]);
+        (other[0], other[9]) = (7, 8);
+        assert_eq!(shown(other), ["07070707070707070707", "07070707070707070708"]);
+        assert_eq!(shown([7; 32]), ["07".repeat(32), "07".repeat(32)]);
+        assert_eq!(beginnings([&"ab", &"ä"]), ["ab", "ä"], "texts that are no digests");
     }
 }

@@ -7,7 +7,7 @@ use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYT
 use ddlp_csd::program::{DriveProgram, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
-use ddlp_dataset::{ability_name, beginning_of};
+use ddlp_dataset::{Identity, ability_name, beginning_of, beginnings};
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
@@ -168,12 +168,12 @@ fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(),
 /// Checks that the drive fits the run, and returns the decoders on which it agrees with the host.
 fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<AgreedDecoders, LinkError> {
     if identity.dataset != expected.dataset {
+        let [found, wanted] = [identity.dataset, expected.dataset].map(Identity::from_bytes);
+        let [found, wanted] = beginnings([&found, &wanted]);
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: the identity of the drive's begins with {}, that of this run's with {}; let the \
+            "it holds another dataset: the identity of the drive's begins with {found}, that of this run's with {wanted}; let the \
              drive serve the file that this run names (`ddlp inspect` prints a file's identity; a pack of the same \
-             source in another form has another one)",
-            beginning_of(&identity.dataset),
-            beginning_of(&expected.dataset)
+             source in another form has another one)"
         )));
     }
     let agreed = expected.program.agree(&identity.abilities);

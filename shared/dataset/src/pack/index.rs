@@ -2,9 +2,9 @@
 
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES, pieces};
 use super::record::{IndexRecord, RecordProblem};
-use super::store::{State, Store};
+use super::store::Store;
 use super::superblock::{PackLayout, SuperblockProblem};
-use crate::{Location, Unavailable};
+use crate::{Location, Unavailable, beginnings};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -32,21 +32,41 @@ impl Index {
         let what = || format!("pack {}", path.display());
         let unreadable = |source| Unavailable::Io { what: what(), path: path.to_owned(), source };
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
-        let State { bytes, is_same, change } = self.file.state().map_err(unreadable)?;
-        match change {
-            _ if is_same && !has_failed => return Ok(()),
-            Some(change) if bytes != self.file.len_bytes() => return Err(changed(change)),
+        let state = self.file.state().map_err(unreadable)?;
+        match &state.change {
+            _ if state.is_same && !has_failed => return Ok(()),
+            Some(change) if state.bytes != self.file.len_bytes() => return Err(changed(change.clone())),
             _ => {}
         }
-        match (read_superblock(&self.file, bytes).map_err(unreadable)?, change) {
-            (Err(_), _) => Err(changed("is no longer a pack".to_owned())),
-            (Ok(layout), _) if layout != self.layout => Err(changed(format!(
-                "is another pack now: its identity begins with {}, that of the opened pack with {}",
-                layout.identity.beginning(),
-                self.layout.identity.beginning()
-            ))),
-            (Ok(_), Some(change)) if has_failed => Err(changed(change)),
-            (Ok(_), _) => Ok(()),
+        match (read_superblock(&self.file, state.bytes).map_err(unreadable)?, &state.change) {
+            (Err(problem), _) => Err(changed(self.replaced_by(&problem))),
+            (Ok(layout), _) if layout != self.layout => {
+                let [now, opened] = beginnings([&layout.identity, &self.layout.identity]);
+                let differs = match now == opened {
+                    true => "its superblock differs from that of the opened pack".to_owned(),
+                    false => format!("its identity begins with {now}, that of the opened pack with {opened}"),
+                };
+                Err(changed(format!("is another pack now: {differs}")))
+            }
+            (Ok(_), Some(change)) if has_failed => Err(changed(change.clone())),
+            (Ok(_), _) => {
+                self.file.confirm(&state);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says what lies in the place of the pack, as a phrase that follows the pack's name.
+    fn replaced_by(&self, problem: &SuperblockProblem) -> String {
+        match problem {
+            SuperblockProblem::Length { expected } => {
+                let opened = self.layout.file_bytes;
+                format!("is another pack now: it has {expected} bytes, the opened pack had {opened}")
+            }
+            SuperblockProblem::Version(version) => format!("is another pack now, of version {version}"),
+            SuperblockProblem::NotAPack | SuperblockProblem::Checksum { .. } | SuperblockProblem::Malformed(_) => {
+                "is no longer a pack".to_owned()
+            }
         }
     }
 

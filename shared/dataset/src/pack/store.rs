@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why [`Blocks`] could not read bytes: a kind for programs, and a message. Travels inside an [`io::Error`]
 /// ([`io::Error::other`]).
@@ -93,6 +94,8 @@ pub(super) struct State {
     pub(super) is_same: bool,
     /// How the bytes are known to have changed, as a phrase that follows the pack's name.
     pub(super) change: Option<String>,
+    /// Session of the blocks; 0 for a file.
+    session: u64,
 }
 
 /// The bytes of an open pack.
@@ -105,9 +108,10 @@ pub(super) enum Store {
         blocks: Box<dyn Blocks>,
         /// Where the blocks lie, for messages.
         place: PathBuf,
-        /// Number of bytes and session when the pack was opened.
+        /// Number of bytes when the pack was opened.
         len_bytes: u64,
-        session: u64,
+        /// The last session in which the blocks were known to hold the pack.
+        session: AtomicU64,
     },
 }
 
@@ -118,7 +122,7 @@ impl Store {
     }
 
     pub(super) fn of_blocks(blocks: Box<dyn Blocks>, place: PathBuf) -> Self {
-        let (len_bytes, session) = (blocks.len_bytes(), blocks.session());
+        let (len_bytes, session) = (blocks.len_bytes(), AtomicU64::new(blocks.session()));
         Self::Blocks { blocks, place, len_bytes, session }
     }
 
@@ -215,15 +219,24 @@ impl Store {
             Self::File(file) => {
                 let (opened, now) = (file.held().stamp(), file.held().stamp_now()?);
                 let is_same = now.is_of(&opened);
-                State { bytes: now.bytes, is_same, change: (!is_same).then(|| opened.change(&now)) }
+                State { bytes: now.bytes, is_same, change: (!is_same).then(|| opened.change(&now)), session: 0 }
             }
             Self::Blocks { blocks, len_bytes, session, .. } => {
+                // First the session: what is read afterwards is as new, or newer.
+                let now = blocks.session();
                 let bytes = blocks.len_bytes();
-                let is_same = blocks.session() == *session;
                 let change = (bytes != *len_bytes).then(|| format!("had {len_bytes} bytes, and has {bytes} now"));
-                State { bytes, is_same, change }
+                State { bytes, is_same: now == session.load(Ordering::Relaxed), change, session: now }
             }
         })
+    }
+
+    /// Records that the bytes in this state are those that were opened, so that blocks need no further look in the same
+    /// session.
+    pub(super) fn confirm(&self, state: &State) {
+        if let Self::Blocks { session, .. } = self {
+            session.store(state.session, Ordering::Relaxed);
+        }
     }
 
     /// Fails all waiting reads of blocks.

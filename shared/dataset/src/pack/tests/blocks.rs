@@ -22,6 +22,7 @@ struct Contents {
     fails: Option<i32>,
     /// A byte that comes flipped, and in how many reads.
     flip: (u64, u32),
+    reads: u32,
 }
 
 impl Blocks for Memory {
@@ -34,6 +35,7 @@ impl Blocks for Memory {
         if let Some(errno) = contents.fails {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        contents.reads += 1;
         let from = contents.bytes.get(offset as usize..).and_then(|bytes| bytes.get(..out.len()));
         out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
         let (place, left) = &mut contents.flip;
@@ -104,9 +106,55 @@ fn another_pack_that_is_found_after_a_loss_has_changed_and_the_same_one_has_not(
     shifted[16] ^= 1;
     memory.0.lock().unwrap().bytes = shifted;
     assert!(matches!(pack.check(), Err(Unavailable::Changed { .. })));
+    // The same samples from another kind of source have the same identity.
+    let mut layout = pack.layout().clone();
+    layout.source_kind = "another".into();
+    let mut twin = first.clone();
+    twin[..BLOCK_BYTES as usize].copy_from_slice(&layout.to_bytes());
+    memory.0.lock().unwrap().bytes = twin;
+    let said = pack.check().unwrap_err().to_string();
+    assert!(said.contains("is another pack now: its superblock differs"), "{said}");
     memory.0.lock().unwrap().bytes = first;
     pack.check().unwrap();
     read(&pack, 5).unwrap();
+}
+
+#[test]
+fn after_a_loss_the_superblock_is_read_once() {
+    let bench = Bench::new(2, 4);
+    let (memory, pack) = opened(packed(&bench, "first", 3));
+    for session in 1..4 {
+        let mut contents = memory.0.lock().unwrap();
+        (contents.session, contents.reads) = (session, 0);
+        drop(contents);
+        for check in 0..3 {
+            pack.check().unwrap();
+            assert_eq!(memory.0.lock().unwrap().reads, 1, "session {session}, check {check}");
+        }
+    }
+    // A failed look counts for nothing.
+    let set = |session, fails, byte| {
+        let mut contents = memory.0.lock().unwrap();
+        (contents.session, contents.fails, contents.bytes[0]) = (session, fails, byte);
+    };
+    set(4, Some(libc::ETIMEDOUT), b'D');
+    pack.check().unwrap_err();
+    set(4, None, 0);
+    for _ in 0..2 {
+        assert!(pack.check().unwrap_err().to_string().contains("is no longer a pack"));
+    }
+}
+
+#[test]
+fn a_pack_of_another_length_in_the_same_place_is_another_pack() {
+    let bench = Bench::new(2, 4);
+    let (long, short) = (packed(&bench, "long", 9), packed(&bench, "short", 3));
+    let (memory, pack) = opened(long.clone());
+    memory.0.lock().unwrap().session += 1;
+    memory.0.lock().unwrap().bytes[..short.len()].copy_from_slice(&short);
+    let said = pack.check().unwrap_err().to_string();
+    let lengths = format!("another pack now: it has {} bytes, the opened pack had {}", short.len(), long.len());
+    assert!(said.contains(&lengths), "{said}");
 }
 
 #[test]

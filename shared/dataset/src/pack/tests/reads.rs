@@ -24,6 +24,8 @@ struct Contents {
     bytes: Vec<u8>,
     read: Vec<Range<u64>>,
     fails: bool,
+    /// Bytes that come flipped once.
+    flips: Vec<u64>,
 }
 
 impl Recorded {
@@ -51,6 +53,13 @@ impl Blocks for Recorded {
         }
         contents.read.push(offset..offset + out.len() as u64);
         out.copy_from_slice(&contents.bytes[offset as usize..][..out.len()]);
+        contents.flips.retain(|flip| match flip.checked_sub(offset).and_then(|at| out.get_mut(at as usize)) {
+            Some(byte) => {
+                *byte ^= 1;
+                false
+            }
+            None => true,
+        });
         Ok(())
     }
 
@@ -87,8 +96,11 @@ fn pipeline() -> CompiledPipeline {
 }
 
 fn prepare(pack: &Pack) -> Vec<u8> {
-    let mut out = vec![0; pipeline().output().bytes()];
-    let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
+    prepare_by(&mut SampleReader::default(), pack)
+}
+
+fn prepare_by(reader: &mut SampleReader, pack: &Pack) -> Vec<u8> {
+    let (mut out, mut preparer) = (vec![0; pipeline().output().bytes()], Preparer::new(Limits::default()));
     reader
         .prepare(
             StoredAt { dataset: pack, index: 0 },
@@ -146,6 +158,32 @@ fn a_damaged_part_is_read_again_with_the_whole_file() {
     // Two reads tell that the part is stored so, and the superblock that it is still the same pack.
     let (part, superblock) = (header.detail.start..header.bytes.start + 1024, 0..4096);
     assert_eq!(recorded.take(), [part.clone(), superblock.clone(), part, superblock, header.bytes.clone()]);
+}
+
+#[test]
+fn a_part_that_arrives_damaged_is_read_again_and_the_rest_of_the_sample_is_not() {
+    let bench = Bench::new(1, 1);
+    for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
+        let (recorded, pack) = packed(&bench, form);
+        let (header, mut reader) = (pack.header(0).unwrap(), SampleReader::default());
+        recorded.take();
+        let expected = prepare_by(&mut reader, &pack);
+        let (reads, intact) = (recorded.take(), reader.take_read());
+        // What the share of the bytes that were read refers to: all bytes of the sample, without its detail.
+        assert_eq!(intact.sample_bytes, header.bytes.end - header.bytes.start, "{form:?}");
+        assert_eq!(intact.bytes, reads.iter().map(|read| read.end - read.start).sum::<u64>(), "{form:?}");
+        let damaged = reads.last().unwrap();
+        recorded.0.lock().unwrap().flips = vec![damaged.start + (damaged.end - damaged.start) / 2];
+        assert!(prepare_by(&mut reader, &pack) == expected, "{form:?}");
+        assert!(recorded.0.lock().unwrap().flips.is_empty(), "{form:?}: a byte came flipped");
+        assert_eq!(reader.take_healed(), 1, "{form:?}");
+        // The superblock tells that it is still the same pack.
+        let superblock = 0..4096;
+        let twice: Vec<_> = reads.iter().chain([&superblock]).chain(&reads).cloned().collect();
+        assert_eq!(recorded.take(), twice, "{form:?}");
+        let again = reader.take_read();
+        assert_eq!((again.bytes, again.sample_bytes), (2 * intact.bytes, intact.sample_bytes), "{form:?}");
+    }
 }
 
 #[test]
