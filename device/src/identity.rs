@@ -11,7 +11,7 @@ mod remedy;
 pub use prospect::Prospect;
 pub(crate) use remedy::user_name;
 
-use crate::replace;
+use crate::{lock, replace};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -164,14 +164,15 @@ impl LockedIdentity {
         Ok(Self { identity: AgentIdentity::generate()?, _lock: None })
     }
 
-    /// Returns the identity in a folder, and holds the folder's lock. Generates an identity if there is none yet.
+    /// Returns the identity in a folder, and holds the folder's lock. Generates an identity if there is none yet. Waits
+    /// shortly for an agent that is just ending.
     pub fn persistent(directory: &Path) -> Result<Self, IdentityError> {
         make(directory)?;
         let lock_path = directory.join(LOCK);
         let mut options = File::options();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = options.open(&lock_path).map_err(IdentityError::io("open", &lock_path))?;
-        match lock.try_lock() {
+        let lock_file = options.open(&lock_path).map_err(IdentityError::io("open", &lock_path))?;
+        match lock::lock(&lock_file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(directory.to_owned())),
             Err(TryLockError::Error(source)) => return Err(IdentityError::io("lock", &lock_path)(source)),
@@ -185,7 +186,7 @@ impl LockedIdentity {
                 identity
             }
         };
-        Ok(Self { identity, _lock: Some(lock) })
+        Ok(Self { identity, _lock: Some(lock_file) })
     }
 }
 

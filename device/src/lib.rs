@@ -18,6 +18,7 @@ pub mod doctor;
 pub mod identity;
 mod inherit;
 pub mod job;
+mod lock;
 mod log_limit;
 pub mod replace;
 pub mod slots;

@@ -8,6 +8,7 @@
 //! truncate a file on flash, which kills the agent.
 
 use super::Geometry;
+use crate::lock;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::{MAGIC, MAGIC_FREE};
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
@@ -182,7 +183,7 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<SlotFile, BackingError> {
         let what = if kind.is_block_device() { "a block device" } else { "not a regular file" };
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)));
     }
-    match file.try_lock() {
+    match lock::lock(&file) {
         Ok(()) => {}
         Err(std::fs::TryLockError::WouldBlock) => return Err(BackingError::InUse(path.to_owned())),
         Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
