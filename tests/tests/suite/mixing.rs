@@ -1,6 +1,8 @@
 //! MixUp and CutMix: who prepared a batch changes nothing.
 
 use ddlp_host::{Batch, CorruptPolicy, DType, DriveSpec, LoaderBuilder, LocalDrive, LocalResults, Strategy};
+use ddlp_pixels::Pipeline;
+use ddlp_pixels::ops::{RandomHorizontalFlip, RandomResizedCrop};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{loader, local};
 use std::collections::BTreeMap;
@@ -36,7 +38,12 @@ fn mixed_batches_are_the_same_from_every_prong() {
     let photos = Photos::new(SAMPLES);
     // A batch lacks a row, and rows follow it.
     photos.write(9, b"no image");
-    let of = |strategy| loader(&photos.pack()).strategy(strategy).policy(CorruptPolicy::Skip).batch_size(8).epochs(2);
+    // Small images: what is compared is who mixes which rows, and where.
+    let small = Pipeline::of([RandomResizedCrop::to(40).into(), RandomHorizontalFlip { p: 0.5 }.into()]);
+    let of = |strategy| {
+        let builder = loader(&photos.pack()).pipeline(small.clone()).strategy(strategy).policy(CorruptPolicy::Skip);
+        builder.batch_size(8).epochs(2)
+    };
     for dtype in [DType::U8, DType::F32] {
         let mixed = |builder: LoaderBuilder| builder.dtype(dtype).mixup(0.4).cutmix(1.0).seed(5);
         let (expected, _) = contents(mixed(of(Strategy::Cpu)));
