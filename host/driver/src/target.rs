@@ -41,8 +41,8 @@ impl Target {
         self.connect_watched(Duration::MAX, |_| ())
     }
 
-    /// Connects as [`Self::connect`] does. If the attempt may have to wait for the controller, the attempt waits at most
-    /// for the time `within`, and first passes `watch` the means to end it.
+    /// Connects as [`Self::connect`] does. An attempt that may have to wait for the controller waits at most for the
+    /// time `within`, and first passes `watch` the means to end it.
     pub fn connect_watched(
         &self,
         within: Duration,

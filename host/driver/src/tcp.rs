@@ -52,8 +52,8 @@ pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
     connect_watched(target, Duration::MAX, |_| ())
 }
 
-/// Connects as [`connect`] does, but gives up after the time `within` if that is shorter. First passes `watch` the means
-/// to end the attempt.
+/// Connects as [`connect`] does, but gives up after the time `within` if that is shorter. First passes `watch` the
+/// means to end the attempt.
 pub fn connect_watched(
     target: &TcpTarget,
     within: Duration,

@@ -171,9 +171,9 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<Agree
         let [found, wanted] = [identity.dataset, expected.dataset].map(Identity::from_bytes);
         let [found, wanted] = beginnings([&found, &wanted]);
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: the identity of the drive's begins with {found}, that of this run's with {wanted}; let the \
-             drive serve the file that this run names (`ddlp inspect` prints a file's identity; a pack of the same \
-             source in another form has another one)"
+            "it holds another dataset: the identity of the drive's begins with {found}, that of this run's with \
+             {wanted}; let the drive serve the file that this run names (`ddlp inspect` prints a file's identity; a \
+             pack of the same source in another form has another one)"
         )));
     }
     let agreed = expected.program.agree(&identity.abilities);

@@ -176,8 +176,8 @@ impl DrivePath {
         }
     }
 
-    /// Ends all waits that have begun, and the association with them. Reads that begin from now on have their full time,
-    /// since they may be another run's.
+    /// Ends all waits that have begun, and the association with them. Reads that begin from now on have their full
+    /// time, since they may be another run's.
     pub fn interrupt(&mut self) {
         self.interrupts += 1;
         self.clock.forget_giving_up();
