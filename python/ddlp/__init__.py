@@ -25,6 +25,7 @@ from ._errors import (
     UnavailableError,
     UsageError,
 )
+from ._headspace import Headspace
 from ._loader import IMAGENET, Batch, Loader, NamedBatch, Samples
 from ._operations import *  # noqa: F403
 from ._packing import pack
@@ -42,6 +43,7 @@ __all__ = [
     "Drive",
     "DriveError",
     "Error",
+    "Headspace",
     "Loader",
     "LocalDrive",
     "NamedBatch",

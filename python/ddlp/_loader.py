@@ -11,7 +11,7 @@ import operator
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
@@ -19,6 +19,7 @@ from ._arrow import ArrowTable, samples_of
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import fields_of
+from ._headspace import Headspace, whole
 from ._output import OUTPUTS, Output, missing_library
 from ._phases import Phase, moved, phase_at, phases_of
 from ._pipeline import Pipeline, imagenet_train
@@ -394,6 +395,25 @@ class Loader:
         """Returns all figures since this loader began, or since its latest pipeline began if it has several, as
         `ddlp run --json` writes them."""
         return Report(json.loads(self._latest().report()))
+
+    def headspace(self, step: Callable[[Batch], object], seconds: float = 10.0) -> Headspace:
+        """Measures what training would gain if loading were free, which stage bounds it, and what to change:
+        `print(loader.headspace(train_step))` says it in words.
+
+        Calls `step` with batches as the loader delivers them, and with a few copies of batches in memory while the
+        loader rests, by turns. Takes about `seconds`, longer if steps or batches are slow: it plays some fifty steps or
+        more. The loader then goes on at the position where it was, so the batches that `step` got come again;
+        `report()` counts them. `step` must return when its work is done; for work on CUDA by PyTorch, the loader waits
+        itself.
+
+        Raises ConfigurationError if fewer than six batches are left.
+        """
+        if not 0 < seconds <= 86_400:
+            raise ConfigurationError(f"seconds is {seconds}, but must be above 0, and at most a day")
+        state = self.state_dict()
+        if phase_at(self._phases, state["epoch"]) is not self._phase:
+            self._go_to(state)
+        return Headspace(json.loads(self._running().headspace(whole(step), self._wrapped, seconds)))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _ddlp {
     use super::errors;
-    use ddlp_host::Pipeline;
+    use ddlp_host::{Pipeline, Report};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -54,6 +54,15 @@ mod _ddlp {
     fn begin(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::logging::begin();
         Ok(())
+    }
+
+    /// Returns the report of a run as a page of HTML. The figures are JSON: a `Report`.
+    #[pyfunction]
+    fn report_page(figures: &str) -> PyResult<String> {
+        let report: Report = serde_json::from_str(figures)
+            .map_err(|error| errors::configuration(format!("these are not the figures of a run: {error}")))?;
+        let context = ddlp_report::Context { version: VERSION.into(), ..ddlp_report::Context::default() };
+        Ok(ddlp_report::render(&report, &context))
     }
 
     /// Sets the lowest level of `logging` at which records are made.

@@ -1,4 +1,7 @@
-//! A run of the loader as Python sees it. Rust works and waits without the interpreter's lock.
+//! A run of the loader as Python sees it. Rust works and waits without the interpreter's lock. `headspace`: a
+//! measurement with steps in Python.
+
+mod headspace;
 
 use crate::arrow::{Columns, Table};
 use crate::epoch::Epoch;
@@ -34,6 +37,8 @@ pub struct Run {
     /// The thread that waits for a batch.
     waits: Mutex<Option<ThreadId>>,
     turn: Turn,
+    /// The position to which the loader goes back after the headspace that is being measured.
+    measured_from: Mutex<Option<LoaderState>>,
     /// The batch that the loader has delivered and Python does not have yet.
     due: Mutex<Option<Arc<Batch>>>,
     /// Number of the latest iteration, or move to another position.
@@ -129,6 +134,7 @@ impl Run {
             samples: loader.dataset().len(),
             state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
             waits: Mutex::default(),
+            measured_from: Mutex::default(),
             turn: Turn::default(),
             due: Mutex::default(),
             iteration: AtomicU64::new(0),
@@ -163,7 +169,9 @@ impl Run {
             .map_err(|error| errors::configuration(format!("this is not a state of state_dict(): {error}")))?;
         if self.waits_here() {
             return Err(errors::usage(
-                "a signal's handler cannot move a loader that it has interrupted: save state_dict() instead".into(),
+                "a signal's handler cannot move a loader that it has interrupted, nor can a step of headspace: save \
+                 state_dict() instead"
+                    .into(),
             ));
         }
         // A thread that waits for a batch gives up.
@@ -220,6 +228,12 @@ impl Run {
         Ok(figures)
     }
 
+    /// Measures what training would gain if loading were free, in about this many seconds. Returns JSON: a `Headspace`,
+    /// and its `text`.
+    fn headspace(&self, py: Python<'_>, step: Py<PyAny>, convert: Py<PyAny>, seconds: f64) -> PyResult<String> {
+        self.measure(py, &step, &convert, Duration::from_secs_f64(seconds))
+    }
+
     /// Shows the garbage collector the object whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.object.as_ref().map_or(Ok(()), |object| object.traverse(&visit))
@@ -271,20 +285,7 @@ impl Run {
     /// stays due until [`Self::took`]. Handlers of signals run while it waits.
     pub fn due(&self, py: Python<'_>, epoch: u32, number: u64) -> PyResult<Option<Arc<Batch>>> {
         let due = py.detach(|| self.wait(epoch, number));
-        due.map_err(|why| match why {
-            NoBatch::Interrupted(raised) => raised,
-            NoBatch::Kept { waited } => self.kept(waited),
-            NoBatch::Superseded => errors::usage(
-                "this iteration is over: another iteration, set_epoch or load_state_dict came after it".into(),
-            ),
-            NoBatch::Failed(error) => errors::exception(&error),
-            NoBatch::HasFailed => errors::usage(
-                "the run has ended with an error: go on after the last batch that you got, by \
-                 loader.load_state_dict(loader.state_dict()), or make a new loader"
-                    .into(),
-            ),
-            NoBatch::Closed => errors::usage("the loader is closed: make a new one".into()),
-        })
+        due.map_err(|why| self.without_batch(why))
     }
 
     /// Records that Python has the batch that was due.
@@ -366,7 +367,7 @@ impl Run {
     /// Returns the position after the batch that Python took last.
     fn position(&self) -> LoaderState {
         let due = locked(&self.due);
-        let mut state = self.progress.state();
+        let mut state = locked(&self.measured_from).clone().unwrap_or_else(|| self.progress.state());
         if let Some(batch) = &*due {
             let (epoch, index) = (batch.epoch(), batch.index());
             if state.epoch != epoch {

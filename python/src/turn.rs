@@ -25,7 +25,9 @@ impl Turn {
         let own = Some(thread::current().id());
         if *self.owner() == own {
             return Err(errors::usage(
-                "a signal's handler cannot take a batch of a loader that it has interrupted".into(),
+                "a signal's handler cannot take a batch of a loader that it has interrupted, nor can a step of \
+                 headspace"
+                    .into(),
             ));
         }
         loop {

@@ -165,7 +165,12 @@ def test_a_closed_loader_says_so_and_keeps_its_position_and_figures(pack):
         next(iteration)
     assert batches.state_dict()["delivered"] == [0]
     assert batches.report()["images"] == batches.stats()["images"] == 8
-    assert "images/s" in batches.report()._repr_html_()
+    page = batches.report().to_html()
+    assert page.startswith("<!doctype html>") and "images/s" in page
+    shown = batches.report()._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in shown and "<script" not in shown
+    with pytest.raises(ddlp.ConfigurationError, match="figures of a run"):
+        ddlp.Report(images=8).to_html()
     for use in [lambda: next(iteration), lambda: iter(batches), lambda: len(batches)]:
         with pytest.raises(ddlp.UsageError, match="closed"):
             use()

@@ -26,7 +26,6 @@ mod machine;
 mod output;
 mod pack;
 mod progress;
-mod report;
 mod run;
 mod sample_data;
 mod show;

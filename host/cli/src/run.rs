@@ -5,10 +5,12 @@
 //! - [`starting`]: what the command says while it waits for the drive that holds the dataset.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
 //! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
+//! - [`headspace`]: a measurement in place of a run.
 
 mod args;
 mod drives;
 mod failure;
+mod headspace;
 mod live;
 mod options;
 mod products;
@@ -62,6 +64,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(process) = args.on_behalf_of {
         end_with(Pid::from_raw(process))?;
     }
+    headspace::check(args)?;
     products::check_writable(args)?;
     let available = cores::available()?;
     if let Some(list) = &args.cores {
@@ -92,6 +95,9 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     drop(starting);
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
+    if let Some(seconds) = args.headspace {
+        return headspace::measure(args, seconds, loader, interrupt, &given);
+    }
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
     if let (false, Some(path)) = (args.quiet, &args.resume) {
         eprint!("{}", resuming(path, &loader.state()));

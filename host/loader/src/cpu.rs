@@ -4,14 +4,16 @@
 //! batch and then begin the next one.
 
 use crate::delivery::BatchBuffer;
-use crate::engine::{CpuJob, CpuWork, Engine, GivenUp, RunTask};
+use crate::engine::{CpuJob, CpuWork, Engine, GivenUp};
 use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
+use crate::usage::CoreTimes;
 use ddlp_csd::chunk::ChunkLength;
 use ddlp_csd::prepare::{self, SamplePreparer, close_gaps};
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{FetchedSample, Half, Unavailable};
-use std::sync::atomic::{AtomicU64, Ordering};
+use nix::unistd::{Pid, gettid};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -42,6 +44,8 @@ pub(crate) struct Doing {
 pub(crate) struct Desk {
     work: Mutex<Option<DeskWork>>,
     sample_id: AtomicU64,
+    /// Id of the thread; 0 before the first one.
+    thread: AtomicI32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,16 @@ impl Desk {
             let sample_id = self.sample_id.load(Ordering::Relaxed);
             Doing { activity, id, sample_id, since }
         })
+    }
+
+    /// Publishes that this thread works here from now on.
+    pub fn enter(&self) {
+        self.thread.store(gettid().as_raw(), Ordering::Release);
+    }
+
+    /// Returns the thread's times, if it runs and the kernel counts them.
+    pub fn core_times(&self) -> Option<CoreTimes> {
+        CoreTimes::of_thread(Pid::from_raw(self.thread.load(Ordering::Acquire)))
     }
 
     /// Publishes what the thread begins to do.
@@ -79,7 +93,8 @@ impl Desk {
 
 /// Runs one thread of the prong until the run is over.
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
-    let mut preparer = RowPreparer::new(&engine.task);
+    desk.enter();
+    let mut preparer = RowPreparer::new(engine);
     let (mut length, mut samples) = (ChunkLength::default(), Vec::new());
     while let Some(CpuWork { job, ahead, fetched }) = engine.next_cpu_work(length.samples(), &mut samples) {
         if let Some(&first) = ahead.first() {
@@ -95,7 +110,9 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
             let (rows, start) = (taken.range(), Instant::now());
             desk.begin(Activity::Preparing, job.id, job.sample_ids[rows.start]);
             prepare_rows(engine, &mut preparer, &job, taken, &samples, desk);
-            length.took(rows.len(), start.elapsed());
+            let busy = start.elapsed();
+            length.took(rows.len(), busy);
+            engine.work_times.prepared(busy, preparer.preparer.take_times().read);
         }
         samples.iter_mut().for_each(FetchedSample::clear);
     }
@@ -109,9 +126,12 @@ struct RowPreparer {
 }
 
 impl RowPreparer {
-    fn new(task: &RunTask) -> Self {
+    fn new(engine: &Engine) -> Self {
+        let task = &engine.task;
         let bytes = if task.images.is_as_prepared() { 0 } else { task.images.prepared().bytes() };
-        Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
+        let preparer = SamplePreparer::new(&task.program).trying(task.max_corrupt);
+        let preparer = if engine.work_times.measures_reading() { preparer.timed() } else { preparer };
+        Self { preparer, pixels: vec![0; bytes] }
     }
 
     /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the

@@ -42,7 +42,7 @@ use crate::recorder::Recorder;
 use crate::report::{CorruptReport, FaultKind, Report};
 use crate::schedule::{BatchId, CPU, ProngId, ResultUse, Schedule};
 use crate::signal::Signal;
-use crate::usage::{MemoryPeak, ReadSum};
+use crate::usage::{MemoryPeak, ReadSum, WorkTimes};
 use ddlp_csd::memory;
 use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::Program;
@@ -183,6 +183,8 @@ pub(crate) struct Engine {
     pub memory: MemoryPeak,
     /// Bytes that the CPU prong has read.
     pub read: ReadSum,
+    /// Time that the threads of the CPU prong and of its fetch stage have worked.
+    pub work_times: WorkTimes,
     /// For each drive, a function that ends its association or the attempt to make one.
     links: Mutex<BTreeMap<ProngId, Box<dyn Fn() + Send>>>,
 }
@@ -218,6 +220,7 @@ impl Engine {
             keeps_drives: AtomicBool::new(false),
             memory: MemoryPeak::new(),
             read: ReadSum::default(),
+            work_times: WorkTimes::default(),
             links: Mutex::default(),
         })
     }

@@ -49,6 +49,7 @@
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
 //! - `batch`: a batch and its fields. `image_output`: pixels or floats. `mixing`: MixUp and CutMix.
 //! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
+//!   `headspace`: what training would gain if loading were free.
 //!
 //! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
 #![deny(unsafe_code)]
@@ -67,6 +68,7 @@ mod error;
 mod fetch;
 mod field_error;
 mod forking;
+mod headspace;
 mod image_output;
 mod loader;
 mod max_corrupt;
@@ -112,6 +114,7 @@ pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use field_error::FieldError;
 pub use forking::Forking;
 pub use half::{bf16, f16};
+pub use headspace::{Bound, DriveStage, Headspace, Spread, Stages};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use opening::{drive_address, open_dataset, open_drive_pack};

@@ -20,7 +20,7 @@ use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
-use crate::schedule::{Schedule, ScheduleConfig};
+use crate::schedule::{Schedule, ScheduleConfig, Strategy};
 use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
@@ -242,6 +242,26 @@ impl Loader {
             batches: self.batches,
             slots: self.slots.clone(),
         }
+    }
+
+    /// Returns the strategy of the run.
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.fresh.strategy
+    }
+
+    /// Returns the number of cores to which the CPU prong is restricted, if it is.
+    pub(crate) fn pinned_cores(&self) -> Option<usize> {
+        Some(self.cores.len()).filter(|&cores| cores > 0)
+    }
+
+    /// Returns the desks of the CPU prong's threads.
+    pub(crate) fn cpu_desks(&self) -> &[Desk] {
+        &self.desks[..self.threads]
+    }
+
+    /// Returns the number of threads that fetch samples.
+    pub(crate) fn fetch_threads(&self) -> usize {
+        self.desks.len() - self.threads
     }
 
     /// Returns a handle through which another thread ends the run.

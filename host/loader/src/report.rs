@@ -3,7 +3,7 @@
 //! All times are seconds since the first batch was asked for. A figure that was not measured is absent (`null`), never
 //! estimated.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,7 +11,7 @@ use std::fmt;
 pub const TIMELINE_ENTRIES_MAX: usize = 20_000;
 
 /// A run, as `ddlp run --json` writes it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Strategy by name.
     pub strategy: String,
@@ -76,7 +76,7 @@ pub struct Report {
     /// Digest over the samples in the order of delivery, when asked for.
     pub ordered_digest: Option<String>,
     /// Order-free digest of each field other than the images, by its name, if digests were computed.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub field_digests: BTreeMap<String, String>,
     /// Per epoch.
     pub epochs: Vec<EpochReport>,
@@ -85,7 +85,7 @@ pub struct Report {
 }
 
 /// One prong's part.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProngReport {
     /// `cpu`; for a drive, `csd` (with a number if there are several drives), `auto` or its address.
     pub name: String,
@@ -111,7 +111,7 @@ pub struct ProngReport {
 }
 
 /// One corrupt sample.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CorruptReport {
     /// Name in the dataset.
     pub sample: String,
@@ -126,8 +126,8 @@ pub struct CorruptReport {
 }
 
 /// Kind of a [fault](FaultReport), or of the recovery from one. The JSON report has its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(into = "&'static str")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FaultKind {
     /// A drive, or the path to it, is lost, or the drive that holds the dataset does not answer.
@@ -182,12 +182,6 @@ impl FaultKind {
     }
 }
 
-impl From<FaultKind> for &'static str {
-    fn from(kind: FaultKind) -> Self {
-        kind.name()
-    }
-}
-
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -195,7 +189,7 @@ impl fmt::Display for FaultKind {
 }
 
 /// One fault that the run survived.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultReport {
     /// Time of the fault.
     pub at_s: f64,
@@ -217,7 +211,7 @@ impl FaultReport {
 }
 
 /// One epoch.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EpochReport {
     /// Number of the epoch.
     pub epoch: u32,
@@ -238,7 +232,7 @@ pub struct EpochReport {
 }
 
 /// The time line of work and deliveries.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Timeline {
     /// 1 when complete; k when only every k-th entry was kept.
     pub kept_every: usize,
@@ -249,7 +243,7 @@ pub struct Timeline {
 }
 
 /// A batch in the work of a prong.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Span {
     /// Index in [`Report::prongs`].
     pub prong: usize,
@@ -266,7 +260,7 @@ pub struct Span {
 }
 
 /// A batch handed to the consumer.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Delivery {
     /// Index in [`Report::prongs`].
     pub prong: usize,

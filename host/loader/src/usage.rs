@@ -3,8 +3,10 @@
 use ddlp_csd::energy::{self, Meter};
 use ddlp_csd::memory;
 use ddlp_csd::prepare::BytesRead;
+use nix::unistd::Pid;
+use std::ops::Add;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Returns the CPU time of this process in seconds, user and system.
@@ -125,9 +127,107 @@ impl ReadSum {
     }
 }
 
+/// Time that the loader's threads have worked.
+#[derive(Debug, Default)]
+pub struct WorkTimes {
+    measures_reading: AtomicBool,
+    busy_ns: AtomicU64,
+    reading_ns: AtomicU64,
+    fetching_ns: AtomicU64,
+}
+
+impl WorkTimes {
+    /// Chooses whether threads that begin from now on measure how long they read.
+    pub fn measure(&self, reading: bool) {
+        self.measures_reading.store(reading, Ordering::Release);
+    }
+
+    /// Returns whether a thread that begins should measure how long it reads.
+    pub fn measures_reading(&self) -> bool {
+        self.measures_reading.load(Ordering::Acquire)
+    }
+
+    /// Adds a chunk of samples that a thread of the CPU prong has prepared, and the part of the time that it read.
+    pub fn prepared(&self, busy: Duration, reading: Duration) {
+        self.busy_ns.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
+        self.reading_ns.fetch_add(reading.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Adds samples that a thread of the fetch stage has fetched.
+    pub fn fetched(&self, time: Duration) {
+        self.fetching_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the seconds that the threads of the CPU prong have worked.
+    pub fn busy_s(&self) -> f64 {
+        seconds(&self.busy_ns)
+    }
+
+    /// Returns the seconds of these that they have read.
+    pub fn reading_s(&self) -> f64 {
+        seconds(&self.reading_ns)
+    }
+
+    /// Returns the seconds that the threads of the fetch stage have fetched.
+    pub fn fetching_s(&self) -> f64 {
+        seconds(&self.fetching_ns)
+    }
+}
+
+fn seconds(nanoseconds: &AtomicU64) -> f64 {
+    nanoseconds.load(Ordering::Relaxed) as f64 / 1e9
+}
+
+/// Times of a thread since its start, or of several threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreTimes {
+    /// Seconds on a core.
+    pub on_core_s: f64,
+    /// Seconds in which the thread could have run, but waited for a core.
+    pub queued_s: f64,
+}
+
+impl CoreTimes {
+    /// Returns the times of a thread of this process, if it runs and the kernel counts them.
+    pub fn of_thread(thread: Pid) -> Option<Self> {
+        let counted = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+        let mut seconds = counted.split_whitespace().map(|field| field.parse::<u64>().map(|ns| ns as f64 / 1e9).ok());
+        Some(Self { on_core_s: seconds.next()??, queued_s: seconds.next()?? })
+    }
+
+    /// Returns the times after an `earlier` moment.
+    pub fn since(self, earlier: Self) -> Self {
+        Self { on_core_s: self.on_core_s - earlier.on_core_s, queued_s: self.queued_s - earlier.queued_s }
+    }
+}
+
+impl Add for CoreTimes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { on_core_s: self.on_core_s + other.on_core_s, queued_s: self.queued_s + other.queued_s }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_computes_is_on_a_core_and_one_that_sleeps_is_not() {
+        let times = || CoreTimes::of_thread(nix::unistd::gettid());
+        let Some(before) = times() else { return };
+        let begun = Instant::now();
+        while times().expect("counted before").since(before).on_core_s < 0.02 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a thread that computes has a core at times");
+            std::hint::black_box((0..100_000u64).sum::<u64>());
+        }
+        let computed = times().expect("counted before");
+        std::thread::sleep(Duration::from_millis(200));
+        let slept = times().expect("counted before").since(computed);
+        assert!(slept.on_core_s + slept.queued_s < 0.2, "{slept:?}");
+        assert_eq!(CoreTimes::of_thread(Pid::from_raw(i32::MAX)), None);
+    }
 
     #[test]
     fn anonymous_memory_grows_with_what_is_touched() {

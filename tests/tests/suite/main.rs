@@ -15,6 +15,7 @@ mod endings;
 mod faults;
 mod fetching;
 mod first_version;
+mod headspace;
 mod hosts;
 mod limits;
 mod local;

@@ -1,7 +1,6 @@
 //! The results of a measurement as text for people.
 
 use super::figures::{CaseFigures, DualFigures, PUBLISHED_FACTOR, SlotFigures};
-use crate::report::read_text;
 use crate::text;
 use std::fmt::Write;
 
@@ -127,7 +126,7 @@ fn slot_memory(out: &mut String, slots: &SlotFigures) {
 /// Describes what the CPU prong read in each case but `csd`, in which it reads nothing.
 fn bytes_read(out: &mut String, outcome: &DualFigures) {
     let line = |name: String, figures: &CaseFigures| {
-        let read = read_text(figures.read_mb, figures.read_blocks_mb, figures.read_samples_mb);
+        let read = ddlp_report::read_text(figures.read_mb, figures.read_blocks_mb, figures.read_samples_mb);
         (figures.read_mb > 0.0).then(|| format!("host read, {name}: {read}\n"))
     };
     out.extend(line("cpu alone".to_owned(), &outcome.cpu));

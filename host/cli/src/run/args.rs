@@ -73,6 +73,17 @@ pub struct RunArgs {
     /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
+    /// In place of a run, measure for about S seconds what training would gain if loading were free: play steps of
+    /// --step-ms with loaded batches and with batches from memory by turns, and say which stage bounds training, and
+    /// what to change. --json writes the figures [default of S: 10]
+    #[arg(
+        long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "10",
+        value_parser = parse_seconds, requires = "step_ms", help_heading = "Job",
+        conflicts_with_all = [
+            "epochs", "stop_after", "state_out", "resume", "plan_out", "plan_in", "report", "digest",
+        ]
+    )]
+    pub headspace: Option<f64>,
 
     /// A drive: local (started here), tcp://HOST:PORT/NQN, /dev/nvmeX (a drive that the kernel is connected to: see
     /// ddlp devices), auto (the only drive that the kernel is connected to), or none; repeatable [default: the
@@ -195,6 +206,7 @@ Examples:
   ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower; 20 ms of accelerator per batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
   ddlp run photos.ddlp --drive /dev/nvme0                 through the kernel's NVMe driver
+  ddlp run photos.ddlp --headspace --step-ms 20           would faster loading help steps of 20 ms?
   ddlp run photos.ddlp --batch-size 32 --stop-after 10 --state-out at.json
   ddlp run photos.ddlp --resume at.json
 

@@ -1,6 +1,7 @@
 //! The loader's options: as the command line says, and otherwise as in the run that is resumed or replayed.
 
 use super::args::{Last, Policy, RunArgs};
+use super::headspace;
 use crate::wrong::wrong;
 use anyhow::bail;
 use ddlp_csd::program::CorruptPolicy;
@@ -55,7 +56,8 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
         _ => args.strategy.or(told.strategy),
     };
     set(&mut options.strategy, strategy);
-    set(&mut options.epochs, args.epochs.or(told.epochs));
+    let epochs = if args.headspace.is_some() { Some(headspace::EPOCHS) } else { args.epochs };
+    set(&mut options.epochs, epochs.or(told.epochs));
     if let (Before::Plan(..), Some(planned)) = (before, told.epochs)
         && planned < options.epochs
     {

@@ -4,15 +4,17 @@ use super::args::RunArgs;
 use super::drives;
 use crate::machine;
 use crate::output::{self, Files};
-use crate::report::{self, Context};
+use crate::text;
 use anyhow::anyhow;
 use ddlp_host::report::Report;
 use ddlp_host::{LoaderState, LocalDrive, LocalResults, Plan};
 use ddlp_pixels::Pipeline;
+use ddlp_report::Context;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-const JSON: &str = "the JSON report";
+/// Name of the figures in messages.
+pub const JSON: &str = "the JSON report";
 const PAGE: &str = "the report";
 const PLAN: &str = "the plan";
 /// Name of the state in messages.
@@ -76,16 +78,17 @@ pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, 
         version: machine::revision(),
         machine: machine::describe(),
         ended_early: ended_early.map(str::to_string),
+        spelled: text::flags,
     };
     let figures = Figures {
         version: context.version.clone(),
         command: context.command.clone(),
         machine: context.machine.clone(),
         ended_early,
-        fault_count: report::fault_count(report),
+        fault_count: ddlp_report::fault_count(report),
         report,
     };
-    let page = one(&args.report, PAGE, || Ok(report::render(report, &context).into_bytes()));
+    let page = one(&args.report, PAGE, || Ok(ddlp_report::render(report, &context).into_bytes()));
     let page_is_there = args.report.is_some() && page.is_ok();
     let results = [
         one(&args.json, JSON, || Ok(serde_json::to_vec_pretty(&figures)?)),

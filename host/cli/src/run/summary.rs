@@ -1,8 +1,8 @@
 //! The text after a run.
 
-use crate::report::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read};
 use crate::text;
 use ddlp_host::report::{FaultKind, FaultReport, ProngReport, Report};
+use ddlp_report::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! A sheet as one HTML page, which contains its images.
 
 use super::{Sheet, SheetImage, ShowArgs};
-use crate::report::html::Escaped;
 use ddlp_pixels::encode;
+use ddlp_report::Escaped;
 use std::fmt::Write;
 
 /// Least width of an image on the page, in pixels.

@@ -258,6 +258,31 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
+fn a_headspace_is_printed_in_place_of_a_run() {
+    let home = photos(0);
+    let folder = home.path();
+    let line = "run photos --drive none --batch 3 --headspace=0.1 --step-ms 1";
+    let said = succeed(folder, &format!("{line} --json h.json"));
+    for part in ["with loading", "batches from memory", "gain", "bound", "training waited"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains('`') || said.contains("`ddlp pack`"), "options are flags: {said}");
+    let figures = json(&fs::read_to_string(folder.join("h.json")).unwrap());
+    assert!(figures["steps"].as_u64() >= Some(40) && figures["bound"].is_string(), "{figures}");
+    assert_eq!(json(&succeed(folder, &format!("{line} --quiet --json -")))["changes"].is_array(), true);
+    for (line, expected) in [
+        ("run photos --headspace", "--step-ms"),
+        ("run photos --headspace --step-ms 0", "--step-ms above 0"),
+        ("run photos --headspace --step-ms 1 --epochs 2", "--epochs"),
+        ("run photos --headspace --step-ms 1 --report x.html", "--report"),
+        ("run photos --headspace=0 --step-ms 1", "a number of seconds"),
+    ] {
+        let message = refuse(folder, line);
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_has_status_2_and_help_has_examples() {
     let folder = tempfile::tempdir().unwrap();
     for line in

@@ -4,6 +4,7 @@ use crate::cpu::{Activity, Desk};
 use crate::engine::Engine;
 use ddlp_csd::prepare::{SampleFetcher, stored_at};
 use ddlp_dataset::SampleToFetch;
+use std::time::Instant;
 
 /// Runs one thread of the stage until the run is over.
 pub(crate) fn work(engine: &Engine, desk: &Desk) {
@@ -11,6 +12,7 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
     let mut fetcher = SampleFetcher::new(&task.program);
     let (mut group, mut samples) = (Vec::new(), Vec::new());
     while engine.next_fetch(&mut group) {
+        let start = Instant::now();
         if let Some((ticket, _)) = group.first() {
             desk.begin(Activity::Fetching, ticket.id, ticket.sample_id);
         }
@@ -26,6 +28,7 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             *fetched = sample.fetched;
         }
         desk.end();
+        engine.work_times.fetched(start.elapsed());
         engine.read.add(fetcher.take_read());
     }
 }

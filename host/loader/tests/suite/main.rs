@@ -3,6 +3,7 @@
 mod delivery;
 mod facade;
 mod fields;
+mod headspace;
 mod mixing;
 mod positions;
 

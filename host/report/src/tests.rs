@@ -59,8 +59,23 @@ fn add_epoch(report: &mut Report, epoch: u32, batches: u32) {
     });
 }
 
+/// Returns a page without the contents of its two scripts.
+fn without_scripts(page: &str) -> String {
+    let parts: Vec<&str> = page.split("<script").collect();
+    assert_eq!(parts.len(), 3, "the data of the drawings, and the script that draws them");
+    let script = |part: &str| part.split_once("</script>").expect("a script ends").1.to_string();
+    format!("{}{}{}", parts[0], script(parts[1]), script(parts[2]))
+}
+
+/// Returns the data of the drawings.
+fn data(page: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"run\">").expect("the data");
+    serde_json::from_str(rest.split_once("</script>").expect("a script ends").0).expect("JSON")
+}
+
 /// Checks that every element is closed in the order of opening.
 fn assert_well_formed(page: &str) {
+    let page = without_scripts(page);
     let body = &page[page.find("<body>").expect("a body")..];
     let mut open: Vec<&str> = vec!["html"];
     for tag in body.split('<').skip(1) {
@@ -81,7 +96,10 @@ fn runs_of_every_size_give_a_small_well_formed_page() {
         let page = render(&run(epochs, batches), &Context::default());
         assert_well_formed(&page);
         assert!(page.len() < 1_500_000, "{epochs} × {batches}: {} bytes", page.len());
-        assert!(!page.contains("NaN") && !page.contains("inf\""), "{epochs} × {batches}");
+        let text = without_scripts(&page);
+        assert!(!text.contains("NaN") && !text.contains("inf\""), "{epochs} × {batches}");
+        let spans = data(&page)["spans"]["batch"].as_array().map(Vec::len);
+        assert_eq!(spans, Some((epochs * batches) as usize));
     }
 }
 
@@ -96,7 +114,10 @@ fn an_empty_run_and_invalid_figures_give_a_page() {
     report.timeline.spans[1].prong = 99;
     let page = render(&report, &Context::default());
     assert_well_formed(&page);
-    assert!(!page.contains("NaN"));
+    assert!(!without_scripts(&page).contains("NaN"));
+    let drawn = data(&page);
+    let lists = |list: &str| drawn[list]["prong"].as_array().map(Vec::len);
+    assert_eq!((lists("spans"), lists("deliveries")), (Some(2), Some(2)), "what has no time is not drawn");
 }
 
 #[test]
@@ -125,7 +146,10 @@ fn names_are_never_taken_for_markup() {
     let context = Context { command: HOSTILE.into(), ended_early: Some(HOSTILE.into()), ..Context::default() };
     let page = render(&report, &context);
     assert_well_formed(&page);
-    assert!(!page.contains("<script") && !page.contains('\u{1b}'));
+    assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
+    let drawn = data(&page);
+    assert_eq!(drawn["prongs"][1], text::printable(HOSTILE), "the script writes it on a canvas, as text");
+    assert!(drawn["faults"][0]["what"].as_str().is_some_and(|what| what.contains("<script>alert")));
 }
 
 #[test]
@@ -158,7 +182,7 @@ fn faults_are_listed_and_drawn() {
         what: "connection closed".into(),
     });
     let page = render(&report, &Context::default());
-    assert!(page.contains("Faults survived") && page.contains("class=\"faultmark\""));
+    assert!(page.contains("Faults survived") && data(&page)["faults"][0]["what"] == "connection closed");
 }
 
 #[test]
@@ -210,13 +234,56 @@ fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
             assert!(is_undone, "on paper, {selector} keeps {name}: {value}");
         }
     }
-    assert!(widening >= 4, "the rules are found");
-    // Only a share has a style of its own, and only drawings have widths in units: those of the drawing.
+    assert!(widening >= 3, "the rules are found");
+    // Only a share has a style of its own.
     let page = render(&run(2, 10), &Context::default());
-    let (_, body) = page.split_once("<body>").expect("a body");
-    let html: String = body.split("<svg").filter_map(|part| part.rsplit("</svg>").next()).collect();
+    let page = without_scripts(&page);
+    let (_, html) = page.split_once("<body>").expect("a body");
     assert!(html.split(" style=\"").skip(1).all(|style| style.starts_with("flex:")), "{html}");
     assert!(!html.contains(" width=") && !html.contains("<pre") && !html.contains(" nowrap"), "{html}");
+}
+
+#[test]
+fn the_rates_are_a_table_too() {
+    let page = without_scripts(&render(&run(1, 10), &Context::default()));
+    assert!(page.contains("<th class=\"n\">made by local drive</th><th class=\"n\">delivered</th>"), "{page}");
+    assert!(page.contains("<noscript>"));
+}
+
+#[test]
+fn messages_spell_options_as_the_reader_does() {
+    let report = Report { notes: vec!["use more `buffers`".into()], ..run(1, 3) };
+    assert!(render(&report, &Context::default()).contains("<li>use more `buffers`</li>"));
+    let spelled = |text: &str| text.replace('`', "");
+    assert!(render(&report, &Context { spelled, ..Context::default() }).contains("<li>use more buffers</li>"));
+}
+
+/// Runs the page's script where node is installed, with a canvas that counts, and plays a visit: pointing, dragging,
+/// keys and buttons.
+#[test]
+fn the_script_draws_and_answers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = |report: &Report| {
+        let data = Drawing::of(report, &Context::default()).to_json();
+        std::fs::write(folder.path().join("run.json"), data).expect("room");
+        std::fs::write(folder.path().join("page.js"), SCRIPT).expect("room");
+        let visit = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/visit.js");
+        std::process::Command::new("node").arg(visit).current_dir(folder.path()).output()
+    };
+    let mut faulty = run(2, 10);
+    faulty.faults.push(FaultReport {
+        at_s: 0.5,
+        prong: "cpu".into(),
+        batch: None,
+        kind: FaultKind::Lost,
+        what: "connection closed".into(),
+    });
+    faulty.timeline.spans[3].used = false;
+    for report in [Report::default(), run(1, 1), faulty, run(50, 400)] {
+        let Ok(output) = node(&report) else { return eprintln!("SKIPPED: node is not installed") };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
 }
 
 #[test]
@@ -243,7 +310,8 @@ fn epochs_are_counted_from_0_and_drives_are_called_by_their_place() {
     report.prongs[1].name = "tcp://10.0.0.7:4420/nqn.2014-08.org.nvmexpress:uuid:9e17".into();
     report.slot_memory_mb = 617.0;
     let page = render(&report, &Context::default());
-    assert!(page.contains(">epoch 0</text>") && page.contains(">epoch 1</text>") && !page.contains(">epoch 2<"));
+    let drawn = data(&page);
+    assert_eq!((&drawn["epochs"][0]["epoch"], &drawn["epochs"][1]["epoch"]), (&0.into(), &1.into()));
     assert!(page.contains("<td class=\"s\">0</td>") && !page.contains("<td class=\"s\">2</td>"));
     assert!(page.contains("10.0.0.7:4420") && !page.contains("nqn."));
     assert!(page.contains("and 617 MB of result slots"));

@@ -1,4 +1,4 @@
-//! Writing HTML and SVG: escaping, coordinates, tables.
+//! Writing HTML: escaping, lengths, tables.
 
 use std::fmt::{self, Display, Write};
 
@@ -22,7 +22,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// A coordinate: at most two decimals, always a number.
+/// A length: at most two decimals, always a number.
 pub struct Px(pub f64);
 
 impl Display for Px {
@@ -36,16 +36,16 @@ impl Display for Px {
 const SHORT_CHARS: usize = 24;
 
 /// A table. The text of cells is escaped; columns from `numbers_from` on are right-aligned.
-pub struct Table {
+pub struct Table<'a> {
     /// Headings of the columns.
-    pub heads: Vec<&'static str>,
+    pub heads: Vec<&'a str>,
     /// First column that holds numbers.
     pub numbers_from: usize,
     /// Rows, each as long as `heads`.
     pub rows: Vec<Vec<String>>,
 }
 
-impl Display for Table {
+impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let class = |column: usize| if column >= self.numbers_from { " class=\"n\"" } else { "" };
         let class = |column: usize, cell: &str| match class(column) {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_are_short_and_finite() {
+    fn lengths_are_short_and_finite() {
         assert_eq!(Px(1.0).to_string(), "1");
         assert_eq!(Px(1.23456).to_string(), "1.23");
         assert_eq!(Px(-0.0).to_string(), "0");

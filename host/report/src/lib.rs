@@ -1,39 +1,71 @@
-//! The report as one HTML page: inline SVG, no scripts, nothing loaded from elsewhere, light and dark.
+//! What people read of a run: the report as one HTML page, and a headspace in words.
 //!
-//! - [`timeline`]: where each batch was made and when it was delivered.
-//! - [`rates`]: images per second over time.
-//! - [`tables`]: epochs, prongs, stalls, faults, corrupt samples.
-//! - [`derived`]: facts that follow from the figures; the summary and the JSON report state them, too.
+//! The page is made from a run's figures, and loads nothing from elsewhere. Its script draws the time line and the
+//! rates with hover and zoom; without the script, the tables say the same.
 //!
-//! The page stays small however long the run is: drawings merge marks to pixels, and tables show the first rows and the
-//! number of the others. Figures that were not measured are shown as “unknown”.
+//! - [`render`] writes the page. `tables`: epochs, prongs, stalls, faults, corrupt samples. `rates`: images per second,
+//!   as a table. `drawing`: what the script, `page.js`, draws.
+//! - `derived`: facts that follow from the figures; the summary and the JSON report state them, too.
+//! - `headspace`: what training would gain if loading were free. [`text`]: figures for people.
+//!
+//! The page stays small however long the run is: the time line is thinned ([`TIMELINE_ENTRIES_MAX`]), and tables show
+//! the first rows and the number of the others. Figures that were not measured are shown as “unknown”.
+//!
+//! [`TIMELINE_ENTRIES_MAX`]: ddlp_host::report::TIMELINE_ENTRIES_MAX
+#![forbid(unsafe_code)]
 
-mod axis;
 mod derived;
-pub mod html;
+mod drawing;
+mod headspace;
+mod html;
 mod rates;
 mod tables;
-mod timeline;
+pub mod text;
 
-use crate::text;
-use ddlp_host::report::Report;
 pub use derived::{fault_count, host_cpu_s_per_1000_images, host_memory, host_read, read_text};
-use html::{Escaped, Px};
+pub use headspace::describe_headspace;
+pub use html::Escaped;
+
+use ddlp_host::report::Report;
+use drawing::Drawing;
+use html::Px;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("report/style.css");
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
+/// What the page may load: nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+/// Most characters of a prong's name within its share.
+const NAME_CHARS: usize = 17;
+/// Explains how to use the drawings, below which it stands until there is something to say about a place.
+const HELP: &str = "Point at a bar for its batch. Drag to zoom, double-click for the whole run. By keyboard, on a \
+    drawing: arrows walk along the deliveries, with Shift through time; + and - zoom; Escape shows the whole run.";
 
 /// Facts about a run that the page shows beside the figures.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Context {
-    /// Command line of the run.
+    /// Command line of the run; may be empty.
     pub command: String,
     /// Version of this program.
     pub version: String,
-    /// Processor and number of cores.
+    /// Processor and number of cores; may be empty.
     pub machine: String,
     /// The reason, if the run ended early.
     pub ended_early: Option<String>,
+    /// Spells the options in messages, which are in backticks, as the reader writes them.
+    pub spelled: fn(&str) -> String,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            command: String::new(),
+            version: String::new(),
+            machine: String::new(),
+            ended_early: None,
+            spelled: str::to_string,
+        }
+    }
 }
 
 /// Renders the page.
@@ -44,9 +76,14 @@ pub fn render(report: &Report, context: &Context) -> String {
     split(&mut page, report);
     time_line(&mut page, report);
     rates_over_time(&mut page, report);
-    tables::write(&mut page, report);
+    tables::write(&mut page, report, context);
     about(&mut page, report, context);
-    page.push_str("</main></body></html>\n");
+    let data = Drawing::of(report, context).to_json();
+    let _ = writeln!(
+        page,
+        "</main>\n<script type=\"application/json\" id=\"run\">{data}</script>\n<script>\n{SCRIPT}</script>\n\
+         </body></html>"
+    );
     page
 }
 
@@ -57,6 +94,7 @@ fn head(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <title>DDLP: {dataset}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
          <h1>{dataset}</h1>\n<p class=\"sub\">\
          DDLP run: strategy <strong>{strategy}</strong>, {epochs} of {samples} in batches of {batch}, \
@@ -123,7 +161,7 @@ fn split(page: &mut String, report: &Report) {
     page.push_str("<section><h2>Who made the images</h2>\n<div class=\"share\">");
     for (index, prong) in report.prongs.iter().enumerate().filter(|(_, prong)| prong.images > 0) {
         let share = prong.images as f64 / total as f64;
-        let name = timeline::short_name(&prong.name);
+        let name = text::ending(&text::prong_name(&prong.name), NAME_CHARS);
         let label = if share > 0.07 { format!("{name} {}", text::percent(share)) } else { String::new() };
         let _ = write!(
             page,
@@ -170,7 +208,8 @@ fn way_through_epoch(report: &Report) -> &'static str {
 
 fn time_line(page: &mut String, report: &Report) {
     page.push_str(
-        "<section>\
+        "<noscript><p>The drawings of the time line and of the rates need JavaScript; the tables have the same \
+         figures.</p></noscript>\n<section class=\"drawing\">\
          <h2>Time line</h2>\n\
          <p>Each bar is a batch while a prong prepares it, at its place in the epoch. Dots are deliveries \
          to the consumer. ",
@@ -191,23 +230,48 @@ fn time_line(page: &mut String, report: &Report) {
         extra.push_str("<li><i class=\"bf\"></i>fault</li>");
     }
     legend(page, report, &extra);
-    let _ = writeln!(page, "<div class=\"scroll\">{}</div>", timeline::draw(report));
+    page.push_str("<div class=\"tools\" role=\"group\" aria-label=\"Part of the run that is drawn\">");
+    let tools = [
+        ("zoom-in", "Zoom in"),
+        ("zoom-out", "Zoom out"),
+        ("earlier", "Earlier"),
+        ("later", "Later"),
+        ("whole", "Whole run"),
+    ];
+    for (id, name) in tools {
+        let _ = write!(page, "<button type=\"button\" id=\"{id}\">{name}</button>");
+    }
+    let help = Escaped(HELP);
+    let _ = writeln!(
+        page,
+        "<span id=\"range\"></span></div>\n\
+         <p class=\"details\" id=\"details\" role=\"status\" data-help=\"{help}\">{help}</p>"
+    );
+    canvas(page, "timeline", "Time line: batches in the work of each prong, deliveries, and waits of the consumer");
     if report.timeline.kept_every > 1 {
         let _ = writeln!(page, "<p>One batch in {} is drawn.</p>", text::count(report.timeline.kept_every as u64));
     }
     page.push_str("</section>\n");
 }
 
+fn canvas(page: &mut String, id: &str, what: &str) {
+    let _ = writeln!(
+        page,
+        "<div class=\"scroll\"><canvas id=\"{id}\" tabindex=\"0\" role=\"img\" aria-label=\"{what}\" \
+         aria-describedby=\"details\">{what}: the tables have the figures.</canvas></div>"
+    );
+}
+
 fn rates_over_time(page: &mut String, report: &Report) {
     page.push_str(
-        "<section><h2>Images per second</h2>\n\
+        "<section><h2>Images per second</h2>\n<div class=\"drawing\">\
          <p>Coloured areas: made by each prong, stacked. Line: delivered.</p>\n",
     );
-    let rates = rates::Rates::of(report);
-    let bursts =
-        rates::cut_off(&rates).map(|most| format!(", in bursts of up to {}", text::rate(most))).unwrap_or_default();
-    legend(page, report, &format!("<li><i class=\"bar\"></i>delivered{bursts}</li>"));
-    let _ = writeln!(page, "<div class=\"scroll\">{}</div></section>", rates::draw(report, &rates));
+    legend(page, report, "<li><i class=\"bar\"></i>delivered<span id=\"bursts\"></span></li>");
+    canvas(page, "rates", "Images per second over time: made by each prong, and delivered");
+    page.push_str("</div>\n");
+    rates::write(page, report);
+    page.push_str("</section>\n");
 }
 
 fn about(page: &mut String, report: &Report, context: &Context) {
@@ -220,9 +284,13 @@ fn about(page: &mut String, report: &Report, context: &Context) {
             writeln!(page, "<dt>{name}</dt><dd>{value}</dd>")
         };
     };
-    entry("Command", &context.command, true);
+    if !context.command.is_empty() {
+        entry("Command", &context.command, true);
+    }
     entry("Version", &context.version, false);
-    entry("Machine", &context.machine, false);
+    if !context.machine.is_empty() {
+        entry("Machine", &context.machine, false);
+    }
     entry("CPU threads", &report.threads.to_string(), false);
     entry("Host CPU time", &text::seconds(report.host_cpu_s), false);
     if let Some(read) = host_read(report) {

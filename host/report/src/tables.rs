@@ -1,7 +1,8 @@
 //! The tables of the page.
 
-use super::derived::host_memory;
-use super::html::{Escaped, Table};
+use crate::Context;
+use crate::derived::host_memory;
+use crate::html::{Escaped, Table};
 use crate::text;
 use ddlp_host::report::{Delivery, Report};
 use std::fmt::Write;
@@ -24,10 +25,10 @@ const PRONGS_MEANING: &str = "A prong is whoever prepares batches: the host's CP
     resident, slots included.";
 
 /// Writes all tables except [`prongs`], and only those that have rows.
-pub fn write(page: &mut String, report: &Report) {
-    faults(page, report);
+pub fn write(page: &mut String, report: &Report, context: &Context) {
+    faults(page, report, context);
     corrupt(page, report);
-    notes(page, report);
+    notes(page, report, context);
     epochs(page, report);
     stalls(page, report);
 }
@@ -65,7 +66,7 @@ pub fn prongs(page: &mut String, report: &Report) {
 }
 
 /// Writes a table with its title and, if it is not empty, the sentence that explains the figures.
-fn section(page: &mut String, title: &str, meaning: &str, bad: bool, total: usize, table: &Table) {
+fn section(page: &mut String, title: &str, meaning: &str, bad: bool, total: usize, table: &Table<'_>) {
     let class = if bad { " class=\"bad\"" } else { "" };
     let meaning = if meaning.is_empty() { String::new() } else { format!("<p>{}</p>\n", Escaped(meaning)) };
     let _ = writeln!(page, "<section{class}><h2>{title}</h2>\n{meaning}{table}");
@@ -135,7 +136,7 @@ fn stalls(page: &mut String, report: &Report) {
     section(page, "Longest waits of the consumer", "", false, table.rows.len(), &table);
 }
 
-fn faults(page: &mut String, report: &Report) {
+fn faults(page: &mut String, report: &Report, context: &Context) {
     if report.faults.is_empty() {
         return;
     }
@@ -149,7 +150,7 @@ fn faults(page: &mut String, report: &Report) {
             text::prong_name(&fault.prong),
             fault.batch.map_or(String::new(), place),
             fault.kind.to_string(),
-            text::fault(&fault.what),
+            (context.spelled)(&text::fault(&fault.what)),
         ]
     });
     let heads = vec!["", "at", "prong", "epoch / batch", "kind", "what happened"];
@@ -169,7 +170,7 @@ fn corrupt(page: &mut String, report: &Report) {
     section(page, "Corrupt samples", "", true, report.corrupt.len(), &table);
 }
 
-fn notes(page: &mut String, report: &Report) {
+fn notes(page: &mut String, report: &Report, context: &Context) {
     let warned =
         (report.warned > 0).then(|| format!("The decoder warned about {}.", text::plural(report.warned, "sample")));
     let notes: Vec<&String> = report.notes.iter().chain(&warned).collect();
@@ -178,7 +179,7 @@ fn notes(page: &mut String, report: &Report) {
     }
     page.push_str("<section><h2>Notes</h2><ul class=\"notes\">");
     for note in notes.iter().take(ROWS_MAX) {
-        let _ = write!(page, "<li>{}</li>", Escaped(&text::flags(note)));
+        let _ = write!(page, "<li>{}</li>", Escaped(&(context.spelled)(note)));
     }
     page.push_str("</ul></section>\n");
 }

@@ -1,0 +1,213 @@
+//! Plays windows of training with loaded batches and with batches from memory, by turns.
+
+use super::stages::{Counters, StageSums, Stages};
+use crate::batch::Batch;
+use crate::error::LoaderError;
+use crate::loader::{Loader, Waiting};
+use crate::state::LoaderState;
+use std::time::{Duration, Instant};
+
+/// Pairs of windows.
+const ROUNDS: usize = 5;
+/// Least number of steps of a window.
+const STEPS_MIN: u64 = 4;
+/// Most batches that are copied for the windows without loading, and most bytes of their images.
+const COPIES_MAX: usize = 4;
+const COPIED_BYTES_MAX: usize = 256 << 20;
+
+/// Why a measurement ended early.
+pub(super) enum Ended {
+    /// The consumer gave up, or a stopper ended the run.
+    GaveUp,
+    Failed(LoaderError),
+}
+
+impl From<LoaderError> for Ended {
+    fn from(error: LoaderError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A window with loading and its neighbour with batches from memory.
+pub(super) struct Round {
+    pub loading: Window,
+    pub memory: Window,
+}
+
+/// What was done in a window.
+#[derive(Default)]
+pub(super) struct Window {
+    pub images: u64,
+    pub steps: usize,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Time within steps.
+    pub stepping_s: f64,
+}
+
+impl Window {
+    /// Returns the images per second.
+    pub fn rate(&self) -> f64 {
+        self.images as f64 / self.seconds
+    }
+
+    /// Returns the mean time of a step.
+    pub fn step_s(&self) -> f64 {
+        self.stepping_s / self.steps as f64
+    }
+}
+
+/// A measurement in progress.
+pub(super) struct Measurement<'l, S, G> {
+    loader: &'l mut Loader,
+    /// The position at the beginning.
+    start: LoaderState,
+    /// Batches from the loader's position to the end of the run. The last one is never taken, since the run would end.
+    left: u64,
+    step: S,
+    go_on: G,
+    /// Copies of batches.
+    copies: Vec<Batch>,
+    /// Steps before a window with loading: as many as there are batches that were prepared before the loader rested.
+    settling: u64,
+    sums: StageSums,
+}
+
+impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S, G> {
+    /// Plays all windows.
+    pub fn play(loader: &'l mut Loader, time: Duration, step: S, go_on: G) -> Result<(Vec<Round>, Stages), Ended> {
+        let (start, buffers) = (loader.state(), loader.engine.target.count() as u64);
+        let mut measurement = Self {
+            loader,
+            start: start.clone(),
+            left: 0,
+            step,
+            go_on,
+            copies: Vec::new(),
+            settling: buffers,
+            sums: StageSums::default(),
+        };
+        measurement.go_to(&start)?;
+        let (left, least) = (measurement.left, STEPS_MIN + 2);
+        if left < least {
+            return Err(Ended::Failed(LoaderError::Options(format!(
+                "a headspace needs at least {least} batches, and this run has {left} left: give it more `epochs`, or \
+                 a smaller `batch_size`"
+            ))));
+        }
+        measurement.settling = buffers.min(left - STEPS_MIN - 1);
+        measurement.copy_batches()?;
+        let window = time / (2 * ROUNDS as u32);
+        let mut rounds = Vec::new();
+        for number in 0..ROUNDS {
+            // The order changes, so that a machine that becomes slower or faster favours neither.
+            rounds.push(if number % 2 == 0 {
+                let loading = measurement.with_loading(window)?;
+                Round { loading, memory: measurement.with_copies(window)? }
+            } else {
+                let memory = measurement.with_copies(window)?;
+                Round { loading: measurement.with_loading(window)?, memory }
+            });
+        }
+        let stages = measurement.sums.stages(measurement.loader);
+        Ok((rounds, stages))
+    }
+
+    /// Copies the next batches, and makes a step with each: the first steps of a program take longer than later ones.
+    fn copy_batches(&mut self) -> Result<(), Ended> {
+        let mut bytes = 0;
+        while self.copies.len() < COPIES_MAX {
+            if self.left <= 1 {
+                self.go_to(&self.start.clone())?;
+            }
+            let copy = self.take()?.into_owned()?;
+            if copy.is_empty() && self.copies.is_empty() {
+                return Err(Ended::Failed(LoaderError::Options(
+                    "a headspace needs batches with samples, and this rank's share of the next batch has none".into(),
+                )));
+            }
+            bytes += copy.images().bytes().map_err(LoaderError::from)?.len();
+            if !(self.step)(&copy) {
+                return Err(Ended::GaveUp);
+            }
+            self.copies.push(copy);
+            if bytes * (self.copies.len() + 1) / self.copies.len() > COPIED_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays a window with batches as the loader delivers them.
+    fn with_loading(&mut self, time: Duration) -> Result<Window, Ended> {
+        if self.left <= self.settling + STEPS_MIN {
+            self.go_to(&self.start.clone())?;
+        }
+        // The first of these batches come from an earlier window's look-ahead, so their samples were read before.
+        let mut settling = Window::default();
+        while (settling.steps as u64) < self.settling {
+            self.load_and_step(&mut settling)?;
+        }
+        let before = Counters::of(self.loader);
+        let (begun, mut window) = (Instant::now(), Window::default());
+        while self.left > 1 && ((window.steps as u64) < STEPS_MIN || begun.elapsed() < time) {
+            self.sums.asked(self.loader);
+            self.load_and_step(&mut window)?;
+        }
+        window.seconds = begun.elapsed().as_secs_f64();
+        self.sums.add(&before, &Counters::of(self.loader), &window);
+        Ok(window)
+    }
+
+    /// Plays a window with copies of batches, while the loader rests.
+    fn with_copies(&mut self, time: Duration) -> Result<Window, Ended> {
+        // Its threads end, and begin again with the next request.
+        self.go_to(&self.loader.state())?;
+        let copies = std::mem::take(&mut self.copies);
+        let mut played = copies.iter().cycle();
+        let mut step = |window: &mut Window| self.step(played.next().expect("at least one"), window);
+        step(&mut Window::default())?;
+        let (begun, mut window) = (Instant::now(), Window::default());
+        while (window.steps as u64) < STEPS_MIN || begun.elapsed() < time {
+            step(&mut window)?;
+        }
+        window.seconds = begun.elapsed().as_secs_f64();
+        self.copies = copies;
+        Ok(window)
+    }
+
+    fn load_and_step(&mut self, window: &mut Window) -> Result<(), Ended> {
+        let batch = self.take()?;
+        self.step(&batch, window)
+    }
+
+    fn step(&mut self, batch: &Batch, window: &mut Window) -> Result<(), Ended> {
+        let begun = Instant::now();
+        if !(self.step)(batch) {
+            return Err(Ended::GaveUp);
+        }
+        window.stepping_s += begun.elapsed().as_secs_f64();
+        window.steps += 1;
+        window.images += batch.len() as u64;
+        Ok(())
+    }
+
+    /// Takes the next batch. The run has more than this one left.
+    fn take(&mut self) -> Result<Batch, Ended> {
+        let batch = self.loader.next_while(&mut self.go_on).ok_or(Ended::GaveUp)??;
+        self.left -= 1;
+        Ok(batch)
+    }
+
+    /// Moves the loader, whose threads then rest until the next request.
+    fn go_to(&mut self, state: &LoaderState) -> Result<(), Ended> {
+        if self.loader.engine.is_stopped() {
+            return Err(Ended::GaveUp);
+        }
+        self.loader.go_to(state)?;
+        let batches = u64::from(self.loader.batches_per_epoch());
+        let epochs = u64::from(self.start.epochs.saturating_sub(state.epoch));
+        self.left = (epochs * batches).saturating_sub(state.delivered.len() as u64);
+        Ok(())
+    }
+}

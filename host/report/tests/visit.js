@@ -1,0 +1,79 @@
+// Runs the report's script, `page.js`, over `run.json` in a page of stand-ins, and visits it.
+"use strict";
+const assert = require("node:assert");
+const fs = require("node:fs");
+const run = JSON.parse(fs.readFileSync("run.json", "utf8"));
+
+let drawn = 0;
+const pen = new Proxy({}, {
+  get: (target, name) => target[name] ?? ((...values) => {
+    drawn++;
+    for (const value of values.flat()) assert(!Number.isNaN(value), `${String(name)}(${values})`);
+  }),
+  set: (target, name, value) => Reflect.set(target, name, value),
+});
+const width = 1120;
+class Element {
+  constructor(id) {
+    Object.assign(this, { id, style: {}, dataset: { help: "help" }, listeners: {}, textContent: "" });
+    this.parentElement = { clientWidth: width };
+    if (id === "run") this.textContent = JSON.stringify(run);
+  }
+  addEventListener(name, listener) { this.listeners[name] = listener; }
+  getContext() { return pen; }
+  getBoundingClientRect() { return { left: 0, top: 0, width, height: 500 }; }
+  fire(name, event = {}) { this.listeners[name]({ preventDefault() {}, clientX: 0, clientY: 0, ...event }); }
+}
+const elements = {};
+const frames = [];
+globalThis.document = {
+  getElementById: (id) => elements[id] ??= new Element(id),
+  documentElement: { classList: { add: () => {} } },
+};
+globalThis.window = { addEventListener() {}, matchMedia: () => ({ addEventListener() {} }), devicePixelRatio: 2 };
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "#123456" });
+globalThis.requestAnimationFrame = (draw) => frames.push(draw);
+const settle = () => { while (frames.length) frames.shift()(); };
+
+new Function(fs.readFileSync("page.js", "utf8"))();
+assert(drawn > 20, "it draws at once");
+const { timeline, rates, details, range } = elements;
+assert.strictEqual(range.textContent, "the whole run");
+assert.strictEqual(details.textContent, "help");
+
+const middle = 128 + (width - 142) / 2;
+for (let y = 0; y < 500; y += 7) {
+  timeline.fire("pointermove", { clientX: middle, clientY: y });
+  settle();
+}
+assert.match(details.textContent, /images\/s/);
+timeline.fire("pointerdown", { clientX: middle, clientY: 50 });
+timeline.fire("pointermove", { clientX: middle + 200, clientY: 50 });
+settle();
+timeline.fire("pointerup");
+settle();
+assert.notStrictEqual(range.textContent, "the whole run", "a drag zooms");
+timeline.fire("pointerleave");
+settle();
+assert.strictEqual(details.textContent, "help");
+timeline.fire("keydown", { key: "Escape" });
+settle();
+assert.strictEqual(range.textContent, "the whole run");
+
+for (const key of ["ArrowRight", "ArrowRight", "ArrowLeft"]) rates.fire("keydown", { key });
+settle();
+if (run.deliveries.at_s.length) {
+  assert(details.textContent.startsWith(`epoch ${run.deliveries.epoch[0]}, batch ${run.deliveries.batch[0]} by `));
+  assert.match(details.textContent, /: delivered, \d+ images?/);
+}
+for (const key of ["+", "+", "-"]) timeline.fire("keydown", { key });
+timeline.fire("keydown", { key: "ArrowRight", shiftKey: true });
+for (const id of ["zoom-in", "earlier", "later", "zoom-out"]) elements[id].fire("click");
+timeline.fire("wheel", { ctrlKey: true, deltaY: -1, clientX: middle });
+settle();
+// However far one zooms in, there is something to draw.
+for (let times = 0; times < 60; times++) elements["zoom-in"].fire("click");
+settle();
+elements.whole.fire("click");
+settle();
+assert.strictEqual(range.textContent, "the whole run");
