@@ -131,7 +131,7 @@ fn gray(rgb: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
-    use ddlp_dataset::{FetchedSample, SampleReader, SampleToFetch};
+    use ddlp_dataset::{Dataset as _, FetchedSample, SampleReader, SampleToFetch};
     use ddlp_pixels::CompiledPipeline;
     use std::collections::HashSet;
     use std::fs;
