@@ -75,7 +75,7 @@ pub struct RunArgs {
     pub step_ms: f64,
     /// In place of a run, measure for about S seconds what training would gain if loading were free: play steps of
     /// --step-ms with loaded batches and with batches from memory by turns, and say which stage bounds training, and
-    /// what to change. --json writes the figures [default of S: 10]
+    /// what to change. --json writes the figures [default: no; S is 10 if it is not given]
     #[arg(
         long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "10",
         value_parser = parse_seconds, requires = "step_ms", help_heading = "Job",

@@ -182,13 +182,13 @@ mod tests {
     }
 
     /// One crop of each of 150 images gives shares up to 0.02 above or below those of many crops: what a crop needs
-    /// depends on its place and size. So each image is cropped 60 times, without decoding it.
+    /// depends on its place and size. So each image is cropped 20 times, without decoding it.
     #[test]
     fn training_crops_of_the_sample_data_read_less_than_three_quarters_of_its_bytes() {
         let (folder, mut recipe) = (tempfile::tempdir().unwrap(), Recipe::new(0));
         let (source, out) = (folder.path().join("source"), folder.path().join("rows.ddlp"));
         fs::create_dir_all(source.join("class")).unwrap();
-        for number in 0..50 {
+        for number in 0..150 {
             fs::write(source.join(format!("class/{number}.jpg")), recipe.image(number).unwrap()).unwrap();
         }
         let options = PackOptions { format: PackFormat::of(StoredForm::Rows), ..PackOptions::default() };
@@ -200,7 +200,7 @@ mod tests {
         });
         assert!(indices * 200 <= files, "the row indices have {indices} bytes, the files {files}");
         let pipeline = CompiledPipeline::of(&Pipeline::imagenet_train()).unwrap();
-        let (mut reader, draws) = (SampleReader::default(), 60);
+        let (mut reader, draws) = (SampleReader::default(), 20);
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched: FetchedSample::default() }];
         for (index, epoch) in (0..pack.len()).flat_map(|index| (0..draws).map(move |epoch| (index, epoch))) {
             (samples[0].index, samples[0].draw) = (index, Draw { seed: 0, epoch, sample_id: index });

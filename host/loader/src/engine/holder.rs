@@ -25,7 +25,7 @@ pub(crate) struct SilenceRecord {
     ended_at: Option<Instant>,
     /// Where the report names the silence that lasts.
     named: Option<NamedAs>,
-    /// The drive while it is lost, and whether the report has its loss.
+    /// The drive while it is lost, and whether the report has its loss and not yet its return.
     lost: Option<(ProngId, bool)>,
 }
 
@@ -57,10 +57,15 @@ impl SilenceRecord {
             }
             let seconds = (self.total - self.ended).as_secs_f64();
             (self.ended, self.ended_at) = (self.total, Some(now));
-            let (kind, did) = match self.named.take() {
-                Some(NamedAs::Silence) => (FaultKind::Rejoined, "answered again after"),
-                None if self.lost.is_none() => (FaultKind::Lost, "did not answer for"),
-                None | Some(NamedAs::LostDrive) => return None,
+            let (kind, did) = match (self.named.take(), &mut self.lost) {
+                (Some(NamedAs::Silence), _) => (FaultKind::Rejoined, "answered again after"),
+                // Reads are answered before the drive's own thread is back, which need not say so again.
+                (_, Some((_, is_reported @ true))) => {
+                    *is_reported = false;
+                    (FaultKind::Rejoined, "answered again after")
+                }
+                (None, None) => (FaultKind::Lost, "did not answer for"),
+                _ => return None,
             };
             return Some((kind, format!("the drive that holds the dataset {did} {seconds:.1} s")));
         };
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!(observed(&mut record, &mut at, &[silences(2, None), silences(2, None)]), [FaultKind::Lost]);
         assert!(record.lose(2, at + NOTICED_WITHIN), "a loss without a silence");
         assert!(record.regain(1), "a pause of another drive ends");
-        assert!(observed(&mut record, &mut at, &[silences(4, None)]).is_empty(), "the loss is reported");
-        assert!(record.regain(2));
+        assert_eq!(observed(&mut record, &mut at, &[silences(4, None)]), [FaultKind::Rejoined]);
+        assert!(!record.regain(2), "the return is reported");
     }
 }

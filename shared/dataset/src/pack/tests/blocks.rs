@@ -54,6 +54,13 @@ impl Blocks for Memory {
     fn interrupt(&self) {}
 }
 
+/// Puts other bytes in the place of a pack, behind a new connection.
+fn replace(memory: &Memory, bytes: Vec<u8>) {
+    let mut contents = memory.0.lock().unwrap();
+    contents.bytes = bytes;
+    contents.session += 1;
+}
+
 /// Returns the bytes of a pack of `each` samples in each of two classes.
 fn packed(bench: &Bench, name: &str, each: u32) -> Vec<u8> {
     let (source, out) = (bench.path(name), bench.path(&format!("{name}.ddlp")));
@@ -97,14 +104,14 @@ fn another_pack_that_is_found_after_a_loss_has_changed_and_the_same_one_has_not(
     let (memory, pack) = opened(first.clone());
     memory.0.lock().unwrap().session += 1;
     pack.check().unwrap();
-    memory.0.lock().unwrap().bytes = second;
+    replace(&memory, second);
     let said = pack.check().unwrap_err();
     assert!(matches!(said, Unavailable::Changed { .. }), "{said}");
     assert!(pack.check_damage().is_err());
     // As long as the first one, so that only the superblock tells.
     let mut shifted = first.clone();
     shifted[16] ^= 1;
-    memory.0.lock().unwrap().bytes = shifted;
+    replace(&memory, shifted);
     assert!(matches!(pack.check(), Err(Unavailable::Changed { .. })));
     // The same samples from another kind of source have the same identity.
     let mut layout = pack.layout().clone();
@@ -170,6 +177,7 @@ fn damage_is_told_from_a_lost_path() {
     assert!(matches!(read(&pack, 2), Err(ReadError::Corrupt(Corrupt::Checksum { .. }))));
     memory.0.lock().unwrap().fails = Some(libc::ETIMEDOUT);
     assert!(matches!(read(&pack, 3), Err(ReadError::Unavailable(Unavailable::Io { .. }))));
+    memory.0.lock().unwrap().session += 1;
     assert!(matches!(pack.check(), Err(Unavailable::Io { .. })));
     assert!(pack.layout().file_bytes.is_multiple_of(BLOCK_BYTES));
 }
