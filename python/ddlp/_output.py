@@ -12,9 +12,9 @@ Output = Callable[[Array], Any]
 
 
 def _torch(array: Array) -> Any:
-    import torch
+    from torch.utils.dlpack import from_dlpack
 
-    return torch.from_dlpack(array)
+    return from_dlpack(array)
 
 
 def _numpy(array: Array) -> Any:
