@@ -125,6 +125,9 @@ fn pixels(file: &[u8]) -> anyhow::Result<DynamicImage> {
     const FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Bmp, ImageFormat::Pnm, ImageFormat::WebP];
     let reader = ImageReader::new(Cursor::new(file)).with_guessed_format()?;
     if !reader.format().is_some_and(|format| FORMATS.contains(&format)) {
+        if reader.format() == Some(ImageFormat::Jpeg) {
+            bail!("it is a JPEG, which L3 would make larger: `ddlp pack` stores JPEGs as they are");
+        }
         bail!("it is no PNG, BMP, PPM, PGM or WebP image");
     }
     let image = reader.decode()?;

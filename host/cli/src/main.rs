@@ -1,7 +1,7 @@
 //! `ddlp`: packs datasets, runs epochs from both ends, measures.
 //!
 //! - [`pack`], [`inspect`], [`verify`]: packs.
-//! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
+//! - [`mod@run`]: the main job, its live display and its summary (`ddlp-report` makes its HTML page).
 //! - [`show`]: contact sheets of what a pipeline makes.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - [`top`]: what loaders and agents do now.

@@ -38,13 +38,13 @@ pub enum Stored<'a> {
 /// Number of a digest's first hexadecimal digits that messages show. In practice they tell any two digests apart.
 pub const BEGINNING_DIGITS: usize = 12;
 
-/// Returns the first [`BEGINNING_DIGITS`] digits of a digest.
+/// Returns the first twelve hexadecimal digits of a digest.
 pub fn beginning_of(digest: &[u8]) -> String {
     digest[..BEGINNING_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns two digests as messages show them for people to compare: the first [`BEGINNING_DIGITS`] digits, or more if
-/// the digests differ only later.
+/// Returns two digests as messages show them for people to compare: the first twelve hexadecimal digits, or more if the
+/// digests differ only later.
 pub fn beginnings(digests: [&dyn fmt::Display; 2]) -> [String; 2] {
     let mut digits = digests.map(ToString::to_string);
     let same = digits[0].bytes().zip(digits[1].bytes()).take_while(|(one, other)| one == other).count();
@@ -68,7 +68,7 @@ impl Identity {
         &self.0
     }
 
-    /// Returns the first [`BEGINNING_DIGITS`] digits.
+    /// Returns the first twelve hexadecimal digits.
     pub fn beginning(&self) -> String {
         beginning_of(&self.0)
     }

@@ -36,6 +36,7 @@ fn what_cannot_be_done_is_refused() {
     fs::write(folder.join("in.ppm"), ppm(9, 9).0).unwrap();
     fs::write(folder.join("wide.pgm"), b"P5\n1 1\n65535\nxx").unwrap();
     fs::write(folder.join("text"), "no image").unwrap();
+    fs::write(folder.join("photo.jpg"), b"\xFF\xD8\xFF\xE0").unwrap();
     succeed(folder, "l3 encode in.ppm a.l3");
     let mut damaged = fs::read(folder.join("a.l3")).unwrap();
     *damaged.last_mut().unwrap() ^= 1;
@@ -48,6 +49,7 @@ fn what_cannot_be_done_is_refused() {
     assert!(said.contains("four whole numbers"), "{said}");
     let failures = [
         ("l3 encode text b.l3", "no PNG, BMP, PPM, PGM or WebP image"),
+        ("l3 encode photo.jpg b.l3", "`ddlp pack` stores JPEGs as they are"),
         ("l3 encode wide.pgm b.l3", "more than 8 bits"),
         ("l3 encode none.png b.l3", "cannot read none.png"),
         ("l3 decode a.l3 b.png --region 0,0,10,1", "reaches over the image of 9×9"),

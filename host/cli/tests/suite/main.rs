@@ -269,7 +269,7 @@ fn a_headspace_is_printed_in_place_of_a_run() {
     assert!(!said.contains('`') || said.contains("`ddlp pack`"), "options are flags: {said}");
     let figures = json(&fs::read_to_string(folder.join("h.json")).unwrap());
     assert!(figures["steps"].as_u64() >= Some(40) && figures["bound"].is_string(), "{figures}");
-    assert_eq!(json(&succeed(folder, &format!("{line} --quiet --json -")))["changes"].is_array(), true);
+    assert!(json(&succeed(folder, &format!("{line} --quiet --json -")))["changes"].is_array());
     for (line, expected) in [
         ("run photos --headspace", "--step-ms"),
         ("run photos --headspace --step-ms 0", "--step-ms above 0"),

@@ -295,8 +295,10 @@ impl DriveProng {
         let mut core = self.handle.engine.lock();
         if self.slots.are_all_accepted() && core.schedule.slots_bound_tail() {
             let slots = self.slots.table.count();
+            let remedy = if self.access.is_local() { "" } else { "; start its agent with a larger --slots" };
             core.recorder.note(format!(
-                "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has slots"
+                "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has \
+                 slots{remedy}"
             ));
         }
     }
