@@ -3,7 +3,7 @@
 use crate::controller::BlockNamespace;
 use crate::slots::Slots;
 use ddlp_csd::BLOCK_BYTES;
-use ddlp_dataset::{Dataset, Unavailable};
+use ddlp_dataset::{Dataset, Unavailable, errno};
 use ddlp_nvme::Status;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -34,13 +34,12 @@ impl Media {
         &self.slots
     }
 
-    /// Returns the status of a failed read: Namespace Not Ready if the pack is no longer the one that was opened,
-    /// otherwise Unrecovered Read Error. So a host can tell damage from a pack that was cut short or replaced.
+    /// Returns the status of a failed read. A host can tell apart: a pack that was cut short or replaced (Namespace Not
+    /// Ready), damage (Unrecovered Read Error), and trouble of this machine that may pass (Internal Error).
     pub fn status_of(&self, region: BlockNamespace, error: &io::Error) -> Status {
-        let is_changed = || error.kind() == io::ErrorKind::UnexpectedEof || is_another(self.dataset.check_damage());
         match region {
-            BlockNamespace::Dataset if is_changed() => Status::NAMESPACE_NOT_READY.do_not_retry(),
-            BlockNamespace::Dataset | BlockNamespace::Results => Status::UNRECOVERED_READ,
+            BlockNamespace::Dataset => status_of_dataset(error, || self.dataset.check_damage()),
+            BlockNamespace::Results => Status::UNRECOVERED_READ,
         }
     }
 
@@ -62,9 +61,16 @@ impl Media {
     }
 }
 
-/// Returns whether a dataset is no longer the one that was opened. A dataset that cannot be checked may be that one.
-fn is_another(checked: Result<(), Unavailable>) -> bool {
-    matches!(checked, Err(Unavailable::Changed { .. } | Unavailable::Gone { .. }))
+/// Returns the status of a failed read of the dataset. A dataset that cannot be checked may be the one that was opened.
+fn status_of_dataset(error: &io::Error, check: impl FnOnce() -> Result<(), Unavailable>) -> Status {
+    let is_another = || matches!(check(), Err(Unavailable::Changed { .. } | Unavailable::Gone { .. }));
+    if error.kind() == io::ErrorKind::UnexpectedEof || is_another() {
+        Status::NAMESPACE_NOT_READY.do_not_retry()
+    } else if errno::is_medium(error) {
+        Status::UNRECOVERED_READ
+    } else {
+        Status::INTERNAL
+    }
 }
 
 #[cfg(test)]
@@ -72,12 +78,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dataset_that_cannot_be_checked_is_not_called_another_one() {
-        let source = || io::Error::from_raw_os_error(libc::EIO);
-        let (what, path) = ("pack p.ddlp".to_owned(), || "p.ddlp".into());
-        assert!(!is_another(Ok(())));
-        assert!(!is_another(Err(Unavailable::Io { what, path: path(), source: source() })));
-        assert!(is_another(Err(Unavailable::Gone { path: path(), source: source() })));
-        assert!(is_another(Err(Unavailable::Changed { kind: "pack", file: path(), change: "x".to_owned() })));
+    fn a_host_can_tell_another_pack_damage_and_passing_trouble_apart() {
+        let error = io::Error::from_raw_os_error;
+        let (path, replaced) = (|| "p.ddlp".into(), Status::NAMESPACE_NOT_READY.do_not_retry());
+        let unchecked = || Err(Unavailable::Io { what: "pack".into(), path: path(), source: error(libc::EIO) });
+        assert_eq!(status_of_dataset(&error(libc::EIO), || Ok(())), Status::UNRECOVERED_READ);
+        assert_eq!(status_of_dataset(&error(libc::EIO), unchecked), Status::UNRECOVERED_READ);
+        for passing in [libc::ETIMEDOUT, libc::ENOMEM, libc::ENFILE, libc::EACCES] {
+            assert_eq!(status_of_dataset(&error(passing), || Ok(())), Status::INTERNAL, "{passing}");
+            assert_eq!(status_of_dataset(&error(passing), unchecked), Status::INTERNAL, "{passing}");
+        }
+        assert!(!Status::INTERNAL.is_do_not_retry(), "hosts read again");
+        let gone = || Err(Unavailable::Gone { path: path(), source: error(libc::ENOENT) });
+        let changed = || Err(Unavailable::Changed { kind: "pack", file: path(), change: "x".to_owned() });
+        assert_eq!(status_of_dataset(&error(libc::EIO), gone), replaced);
+        assert_eq!(status_of_dataset(&error(libc::EIO), changed), replaced);
+        let short = io::ErrorKind::UnexpectedEof.into();
+        assert_eq!(status_of_dataset(&short, || Ok(())), replaced);
     }
 }

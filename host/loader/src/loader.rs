@@ -323,12 +323,12 @@ impl Loader {
                 asked.warned_at = waited;
                 // Naming a sample may read from the disk that causes the stall.
                 drop(core);
-                let cpu = match silence {
-                    Some(silence) => format!("the CPU waits for its dataset: {silence}"),
-                    None => self.describe_cpu(),
-                };
+                match silence {
+                    // The report has the drive's loss already.
+                    Some(silence) => tracing::warn!("the CPU waits for its dataset: {silence}"),
+                    None => self.name_stall(asked.waited + begun.elapsed()),
+                }
                 core = self.engine.lock();
-                self.name_stall(&mut core, &cpu, asked.waited + begun.elapsed());
             }
             core = self.engine.wait_for_delivery(core, self.stall_after.min(ASK_EVERY));
             let asks = go_on_at.elapsed() >= ASK_EVERY;

@@ -5,7 +5,6 @@ mod blocks;
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
-pub(crate) use blocks::LOST_MAX;
 use ddlp_dataset::pack::{FormatError, Pack};
 use ddlp_dataset::{Dataset, OpenError};
 use ddlp_driver::{Host, Target};

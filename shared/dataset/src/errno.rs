@@ -15,6 +15,12 @@ pub(crate) enum Class {
     Lasting,
 }
 
+/// Returns whether the system says that the disk, or the file system on it, is broken where it was to read. Any other
+/// error says nothing about the bytes.
+pub fn is_medium(error: &io::Error) -> bool {
+    Class::of(error) == Class::Medium
+}
+
 impl Class {
     /// Classifies an error.
     pub(crate) fn of(error: &io::Error) -> Self {

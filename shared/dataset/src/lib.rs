@@ -20,7 +20,7 @@
 pub mod pack;
 
 mod decoder;
-mod errno;
+pub mod errno;
 mod error;
 mod extent;
 mod fields;

@@ -31,8 +31,9 @@ impl Given {
     /// Adds advice to an error that ends a run.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
         if let LoaderError::Unavailable(why) = &error {
-            let context = format!("{}; --resume continues from the last state that --state-out wrote", remedy(why));
-            return anyhow::Error::from(error).context(context);
+            let remedy = remedy(why);
+            let problem = anyhow::Error::from(error);
+            return anyhow!("{problem:#}\n{remedy}; --resume continues from the last state that --state-out wrote");
         }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
             return error.into();
@@ -100,6 +101,9 @@ fn remedy(why: &Unavailable) -> &'static str {
         }
         Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             "you may not read the dataset, and no --policy applies: ask for permission"
+        }
+        Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+            "the dataset is out of reach, and no --policy applies"
         }
         Unavailable::NoMemory { .. } => "the system refused memory; the sample itself may be intact",
         _ => "the dataset cannot be read now, and no --policy applies: check its storage",

@@ -74,7 +74,7 @@ impl Connection {
     fn set_up(&mut self, digests: Digests, deadline: Deadline) -> Result<(), DriverError> {
         self.send(&[&IcReq::new(digests).encode()], deadline)?;
         let Some(incoming) = self.next_header(deadline.at)? else {
-            return Err(deadline.timed_out(self.link.peer(), "ICReq"));
+            return Err(deadline.timed_out(self.link.peer(), "the first answer (ICResp)"));
         };
         match incoming.pdu {
             Pdu::IcResp(response) => {
@@ -85,7 +85,7 @@ impl Connection {
                 Ok(())
             }
             Pdu::Terminate(fatal) => Err(self.link.protocol(format!("the peer ended the connection: {fatal}"))),
-            _ => Err(self.link.protocol("no ICResp to ICReq".into())),
+            _ => Err(self.link.protocol("its first answer is no ICResp".into())),
         }
     }
 

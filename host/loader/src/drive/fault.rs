@@ -4,7 +4,6 @@
 use super::link::LinkError;
 use super::local::AgentError;
 use crate::engine::GivenUp;
-use crate::opening::LOST_MAX;
 use crate::report::FaultKind;
 use crate::schedule::BatchId;
 use ddlp_csd::slot::SlotError;
@@ -131,10 +130,9 @@ impl fmt::Display for DriveFault<'_> {
             ),
             Self::LostDataset(error) => write!(
                 f,
-                "{error}; the run tries to reconnect; this drive holds the dataset, so the CPU can prepare nothing \
-                 while the drive does not answer, and after {} s without an answer the run ends; check that the \
-                 drive's agent runs and that the network is up",
-                LOST_MAX.as_secs()
+                "{error}; this drive holds the dataset, so the CPU prepares nothing until the drive answers; the run \
+                 tries to reconnect, and ends if the drive stays silent; check that the drive's agent runs and that \
+                 the network is up"
             ),
             Self::NotKept(reason) => write!(
                 f,
@@ -224,7 +222,7 @@ mod tests {
                 DriveFault::LostDataset(&lost),
                 FaultKind::Lost,
                 "connection refused",
-                "after 60 s without an answer the run ends",
+                "ends if the drive stays silent",
                 "agent runs",
             ),
             (

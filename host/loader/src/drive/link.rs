@@ -275,7 +275,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_breaks_the_protocol_is_no_drive_at_first_and_is_tried_again_later() {
-        let error = DriverError::Protocol { peer: "10.0.0.7:4420".into(), what: "no ICResp to ICReq".into() };
+        let error =
+            DriverError::Protocol { peer: "10.0.0.7:4420".into(), what: "its first answer is no ICResp".into() };
         assert!(error.is_transient());
         assert!(!LinkError::Driver(error).is_unreachable());
     }

@@ -70,7 +70,7 @@ impl Engine {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
         self.watch_silence(&mut core);
-        let is_awaited = core.silence.regain(prong);
+        let is_awaited = core.silence.regain(prong, Instant::now());
         if let Some(what) = what.filter(|_| is_awaited) {
             core.recorder.fault(prong, None, FaultKind::Rejoined, what.into());
         }

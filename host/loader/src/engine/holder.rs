@@ -25,6 +25,8 @@ pub(crate) struct SilenceRecord {
     ended_at: Option<Instant>,
     /// Where the report names the silence that lasts.
     named: Option<NamedAs>,
+    /// When the lost drive was back, while the silence that began with its loss lasts.
+    regained_at: Option<Instant>,
     /// The drive while it is lost, and whether the report has its loss and not yet its return.
     lost: Option<(ProngId, bool)>,
 }
@@ -64,22 +66,23 @@ impl SilenceRecord {
                     *is_reported = false;
                     (FaultKind::Rejoined, "answered again after")
                 }
-                (None, None) => (FaultKind::Lost, "did not answer for"),
-                _ => return None,
+                (None, _) => (FaultKind::Lost, "did not answer for"),
+                (Some(NamedAs::LostDrive), _) => return None,
             };
             return Some((kind, format!("the drive that holds the dataset {did} {seconds:.1} s")));
         };
-        if self.named.is_some() {
+        let is_back = self.regained_at.is_some_and(|at| now >= at + NOTICED_WITHIN);
+        if self.named.is_some_and(|named| named == NamedAs::Silence || !is_back) {
             return None;
         }
-        if self.lost.is_some() {
-            self.named = Some(NamedAs::LostDrive);
+        if self.named.is_none() && matches!(self.lost, Some((_, true))) {
+            (self.named, self.regained_at) = (Some(NamedAs::LostDrive), None);
             return None;
         }
         self.named = Some(NamedAs::Silence);
         let what = format!(
-            "the drive {drive}, which holds the dataset, stopped answering; the CPU can prepare nothing until it \
-             answers: check that its agent runs and that the network is up"
+            "the drive {drive} holds the dataset and does not answer; the CPU prepares nothing until the drive \
+             answers; check that the drive's agent runs and that the network is up"
         );
         Some((FaultKind::Lost, what))
     }
@@ -93,8 +96,10 @@ impl SilenceRecord {
     }
 
     /// Records that a drive works again. Returns whether the report has its loss, so that it needs its return.
-    pub fn regain(&mut self, prong: ProngId) -> bool {
-        self.lost.take_if(|(lost, _)| *lost == prong).is_none_or(|(_, is_reported)| is_reported)
+    pub fn regain(&mut self, prong: ProngId, now: Instant) -> bool {
+        let Some((_, is_reported)) = self.lost.take_if(|(lost, _)| *lost == prong) else { return true };
+        self.regained_at = Some(now);
+        is_reported
     }
 }
 
@@ -157,11 +162,11 @@ mod tests {
         let said = observed(&mut record, &mut at, &[silences(1, Some(1)), silences(2, Some(2))]);
         assert_eq!(said, [FaultKind::Lost]);
         assert!(!record.lose(1, at), "the report has it");
-        assert!(!record.regain(1), "nor does it need the return");
+        assert!(!record.regain(1, at), "nor does it need the return");
         assert_eq!(observed(&mut record, &mut at, &[silences(3, None), silences(3, None)]), [FaultKind::Rejoined]);
         // The drive's thread had nothing to do, and notices late.
-        assert!(!record.lose(1, at + NOTICED_WITHIN / 2) && !record.regain(1));
-        assert!(record.lose(1, at + NOTICED_WITHIN) && record.regain(1), "another outage");
+        assert!(!record.lose(1, at + NOTICED_WITHIN / 2) && !record.regain(1, at));
+        assert!(record.lose(1, at + NOTICED_WITHIN) && record.regain(1, at), "another outage");
     }
 
     #[test]
@@ -169,7 +174,7 @@ mod tests {
         let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
         assert!(record.lose(1, at));
         assert!(observed(&mut record, &mut at, &[silences(1, Some(1))]).is_empty());
-        assert!(record.regain(1), "the return of what was reported");
+        assert!(record.regain(1, at), "the return of what was reported");
         // Reads are answered a little later.
         assert!(observed(&mut record, &mut at, &[silences(2, Some(2)), silences(3, None)]).is_empty());
         let next = [silences(4, Some(1)), silences(5, None)];
@@ -177,12 +182,38 @@ mod tests {
     }
 
     #[test]
+    fn an_outage_soon_after_another_one_is_reported_too() {
+        let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
+        let said = observed(&mut record, &mut at, &[silences(1, Some(1)), silences(2, None)]);
+        assert_eq!(said, [FaultKind::Lost, FaultKind::Rejoined]);
+        assert!(!record.lose(1, at), "it may be the same outage");
+        let said = observed(&mut record, &mut at, &[silences(3, Some(1)), silences(9, None)]);
+        assert_eq!(said, [FaultKind::Lost, FaultKind::Rejoined]);
+        // The drive's thread has given up; reads go on.
+        let said = observed(&mut record, &mut at, &[silences(10, Some(1)), silences(11, None), silences(15, None)]);
+        assert_eq!(said, [FaultKind::Lost, FaultKind::Rejoined, FaultKind::Lost]);
+    }
+
+    #[test]
+    fn a_silence_that_outlasts_the_drives_return_is_reported() {
+        let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
+        assert!(record.lose(1, at));
+        assert!(observed(&mut record, &mut at, &[silences(1, Some(1))]).is_empty());
+        assert!(record.regain(1, at));
+        assert!(observed(&mut record, &mut at, &[silences(2, Some(2))]).is_empty());
+        at += NOTICED_WITHIN;
+        let said =
+            observed(&mut record, &mut at, &[silences(13, Some(13)), silences(14, Some(14)), silences(15, None)]);
+        assert_eq!(said, [FaultKind::Lost, FaultKind::Rejoined]);
+    }
+
+    #[test]
     fn a_silence_that_was_noticed_after_its_end_is_reported_once() {
         let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
         assert_eq!(observed(&mut record, &mut at, &[silences(2, None), silences(2, None)]), [FaultKind::Lost]);
         assert!(record.lose(2, at + NOTICED_WITHIN), "a loss without a silence");
-        assert!(record.regain(1), "a pause of another drive ends");
+        assert!(record.regain(1, at), "a pause of another drive ends");
         assert_eq!(observed(&mut record, &mut at, &[silences(4, None)]), [FaultKind::Rejoined]);
-        assert!(!record.regain(2), "the return is reported");
+        assert!(!record.regain(2, at), "the return is reported");
     }
 }

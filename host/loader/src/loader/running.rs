@@ -92,7 +92,8 @@ impl RunThreads {
         let begun = Instant::now();
         while self.0.iter().any(|running| !running.thread.is_finished()) {
             let waited = begun.elapsed();
-            if waited >= LEAVE_WITHIN {
+            let reads = |running: &RunThread| running.prong.is_none() && !running.thread.is_finished();
+            if waited >= LEAVE_WITHIN && self.0.iter().any(reads) {
                 // Again and again: a thread may begin to wait for the dataset after an interrupt.
                 engine.task.dataset.interrupt();
             }

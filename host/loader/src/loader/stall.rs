@@ -15,7 +15,7 @@ const NAMED_WITHIN: Duration = Duration::from_millis(500);
 
 impl Loader {
     /// Describes what the CPU prong has been doing for longest.
-    pub(super) fn describe_cpu(&self) -> String {
+    fn describe_cpu(&self) -> String {
         let busy = self.desks.iter().filter_map(Desk::doing).min_by_key(|doing| doing.since);
         let Some(Doing { activity, id, sample_id, since }) = busy else {
             return "no CPU thread has work".to_string();
@@ -34,7 +34,9 @@ impl Loader {
     }
 
     /// Reports what the consumer waits for.
-    pub(super) fn name_stall(&self, core: &mut Core, cpu: &str, waited: Duration) {
+    pub(super) fn name_stall(&self, waited: Duration) {
+        let cpu = self.describe_cpu();
+        let mut core = self.engine.lock();
         let outstanding = core.schedule.describe_outstanding();
         let mut what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}", waited.as_secs_f64());
         if self.engine.target.free() == 0 {

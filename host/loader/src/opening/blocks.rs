@@ -8,7 +8,6 @@ mod path;
 
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
-pub use clock::LOST_MAX;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
 use ddlp_dataset::{FetchDepth, Silence, Silences};
@@ -26,6 +25,8 @@ use std::time::{Duration, Instant};
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// A long read may take a second more for each of these bytes.
 const BYTES_A_SECOND: usize = 1 << 20;
+/// A read that ends by more than this after its limit was held up by this machine: the process was stopped, say.
+const LATE: Duration = Duration::from_secs(1);
 /// Largest buffer that a thread keeps after a read.
 const KEPT_BYTES: usize = 1 << 20;
 /// Threads that fetch, each by a queue of its own: their calls overlap.
@@ -71,9 +72,18 @@ impl DriveBlocks {
         let wait = self.begin_wait(allowed);
         loop {
             let (mut taken, left) = self.take_queue(&wait)?;
-            match taken.queue.read_many(DATASET_NSID, reads, left.min(READ_WITHIN + allowed)) {
-                Err(error) if error.ends_association() => self.lose(taken, error),
+            let (begun, limit) = (Instant::now(), left.min(READ_WITHIN + allowed));
+            match taken.queue.read_many(DATASET_NSID, reads, limit) {
+                Err(error) if error.ends_association() => {
+                    if begun.elapsed() > limit + LATE {
+                        self.path().clock.overran(Instant::now(), limit);
+                    }
+                    self.lose(taken, error);
+                }
+                // The drive was asked nothing: another thread's command waits for its answer.
+                Err(DriverError::Busy { .. }) => self.put_back(taken),
                 outcome => {
+                    self.path().clock.answered(Instant::now());
                     self.put_back(taken);
                     return outcome.map_err(|error| match error {
                         DriverError::Status { .. } => refused(error),

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 /// Longest time without an answer before reads give up, beyond the time that their bytes may take.
-pub const LOST_MAX: Duration = Duration::from_secs(60);
+const LOST_MAX: Duration = Duration::from_secs(60);
 /// Wait after which a drive counts as silent, beyond the time that the waiting reads may take. An answer takes
 /// milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// How long reads fail at once after others have given up, unless one is answered: several reads may concern the same
-/// sample.
-const RESIGNED: Duration = LOST_MAX;
+/// Time after reads have given up in which new reads fail at once: one sample may need several reads, and each would
+/// wait again. An answer ends it. A run that begins later has its full time.
+const RESIGNED: Duration = Duration::from_secs(5);
 
 /// Measures how long reads have waited for any answer.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct PathClock {
     since: Instant,
     /// Longest time that one of the waiting reads may take for its bytes.
     allowed: Duration,
+    /// Wait after which the drive counts as silent. Grows no more once it does.
+    silent_after: Duration,
     /// Until when reads fail at once.
     resigned_until: Option<Instant>,
     /// Time of all silences that have ended.
@@ -30,7 +32,8 @@ pub struct PathClock {
 impl PathClock {
     /// Creates a clock without reads.
     pub fn new(now: Instant) -> Self {
-        Self { waiting: 0, since: now, allowed: Duration::ZERO, resigned_until: None, past: Duration::ZERO }
+        let zero = Duration::ZERO;
+        Self { waiting: 0, since: now, allowed: zero, silent_after: SILENT_AFTER, resigned_until: None, past: zero }
     }
 
     /// Records that a read begins, whose bytes may take the time `allowed` on a slow path.
@@ -39,13 +42,25 @@ impl PathClock {
             self.since = now;
         }
         self.allowed = self.allowed.max(allowed);
+        if self.lasts(now).is_none() {
+            self.silent_after = SILENT_AFTER + self.allowed;
+        }
         self.waiting += 1;
     }
 
     /// Records that a read was answered.
     pub fn answered(&mut self, now: Instant) {
         (self.past, self.since) = (self.total(now), now);
+        self.silent_after = SILENT_AFTER + self.allowed;
         self.resigned_until = None;
+    }
+
+    /// Records that a read failed later than after its own limit: the process was stopped meanwhile. Only the time
+    /// within the limit counts as waiting for an answer.
+    pub fn overran(&mut self, now: Instant, limit: Duration) {
+        let total = self.total(now);
+        self.since = now.checked_sub(limit).map_or(self.since, |since| since.max(self.since));
+        self.past = total.saturating_sub(self.lasts(now).unwrap_or_default());
     }
 
     /// Records that a read gives up.
@@ -65,7 +80,7 @@ impl PathClock {
         let total = self.total(now);
         self.waiting = self.waiting.saturating_sub(1);
         if self.waiting == 0 {
-            (self.past, self.allowed) = (total, Duration::ZERO);
+            (self.past, self.allowed, self.silent_after) = (total, Duration::ZERO, SILENT_AFTER);
         }
     }
 
@@ -85,7 +100,7 @@ impl PathClock {
     /// Returns how long the present silence has lasted.
     pub fn lasts(&self, now: Instant) -> Option<Duration> {
         let lasts = now.saturating_duration_since(self.since);
-        (self.waiting > 0 && lasts >= SILENT_AFTER + self.allowed).then_some(lasts)
+        (self.waiting > 0 && lasts >= self.silent_after).then_some(lasts)
     }
 
     /// Returns the time of all silences, the present one included.
@@ -135,6 +150,40 @@ mod tests {
         assert_eq!(clock.left(at(30)), LOST_MAX);
     }
 
+    #[test]
+    fn a_longer_read_that_begins_in_a_silence_does_not_end_it() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let mut clock = PathClock::new(start);
+        clock.begin(start, Duration::ZERO);
+        assert_eq!(clock.lasts(at(5)), Some(5 * SECOND));
+        clock.begin(at(5), 20 * SECOND);
+        assert_eq!((clock.lasts(at(5)), clock.total(at(6))), (Some(5 * SECOND), 6 * SECOND));
+        assert_eq!(clock.left(at(6)), LOST_MAX + 20 * SECOND - 6 * SECOND, "its bytes have their time");
+        clock.answered(at(10));
+        clock.end(at(10));
+        assert_eq!((clock.lasts(at(30)), clock.total(at(30))), (None, 10 * SECOND));
+        assert_eq!(clock.lasts(at(31)), Some(21 * SECOND));
+    }
+
+    #[test]
+    fn the_time_for_which_the_process_was_stopped_is_no_wait_for_the_drive() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let limit = 10 * SECOND;
+        let mut clock = PathClock::new(start);
+        clock.begin(start, Duration::ZERO);
+        clock.begin(start, Duration::ZERO);
+        assert_eq!(clock.left(at(70)), Duration::ZERO);
+        // Both reads fail when the process goes on.
+        for _ in 0..2 {
+            let total = clock.total(at(70));
+            clock.overran(at(70), limit);
+            assert_eq!(clock.total(at(70)), total, "never less than was reported");
+        }
+        assert_eq!(clock.left(at(70)), LOST_MAX - limit);
+    }
+
     /// The display shows what `lasts` and `patience` leave; reads give up when nothing is `left`.
     #[test]
     fn what_is_shown_as_left_is_left() {
@@ -170,12 +219,12 @@ mod tests {
         };
         assert_eq!(begin_at(60, PathClock::give_up), 0);
         // A later read that gives up as well does not prolong that time.
-        assert_eq!(begin_at(119, PathClock::give_up), 0);
-        assert_eq!(begin_at(120, |_, _| ()), 60, "a much later read has its full time");
+        assert_eq!(begin_at(64, PathClock::give_up), 0);
+        assert_eq!(begin_at(65, |_, _| ()), 60, "a later read, perhaps of another run, has its full time");
         assert_eq!(begin_at(180, PathClock::give_up), 0);
         assert_eq!(begin_at(181, PathClock::answered), 60);
         assert_eq!(begin_at(182, PathClock::give_up), 0);
-        assert_eq!(begin_at(183, |clock, _| clock.forget_giving_up()), 60, "another run tries again");
+        assert_eq!(begin_at(183, |clock, _| clock.forget_giving_up()), 60, "after an interrupt");
     }
 
     #[test]

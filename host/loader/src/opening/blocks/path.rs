@@ -6,9 +6,9 @@ use ddlp_csd::DATASET_NSID;
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =
@@ -29,10 +29,11 @@ pub(super) struct DrivePath {
     is_connecting: bool,
     /// Ends the attempt to connect that is under way.
     attempt: Option<Closer>,
-    /// When a thread may connect or open a queue next, the pauses between attempts to connect, and why the last one
-    /// failed.
+    /// Earliest time to connect or to open a queue.
     next_attempt: Instant,
+    /// Pauses between attempts to connect.
     pauses: Backoff,
+    /// Why the last attempt, or the association, failed.
     pub failure: Option<DriverError>,
     /// How long reads have waited for any answer, and when they give up. The drive may answer each attempt to connect,
     /// and then break off: only the answer to a read counts.
@@ -40,6 +41,9 @@ pub(super) struct DrivePath {
     /// Number of times that all waits were interrupted.
     interrupts: u64,
 }
+
+/// An association that is over. Dropping it may wait for the drive: the path must not be locked then.
+type Ended = (Vec<Box<dyn Queue>>, Option<Arc<dyn Controller>>);
 
 /// A queue that a thread uses, and the number of its association.
 pub(super) struct Taken {
@@ -119,9 +123,8 @@ impl DriveBlocks {
                 Step::Open(controller, session) => {
                     drop(path);
                     let opened = controller.open_queue(0);
-                    if let Some(taken) = self.path().opened(session, opened) {
-                        return Ok((taken, left));
-                    }
+                    let ended = self.path().opened(session, opened);
+                    drop(ended);
                     self.changed.notify_all();
                 }
                 Step::Connect => {
@@ -134,10 +137,9 @@ impl DriveBlocks {
         }
     }
 
-    /// Gives back a queue on which the drive answered a read.
+    /// Gives back a queue whose association goes on.
     pub(super) fn put_back(&self, taken: Taken) {
         let mut path = self.path();
-        path.clock.answered(Instant::now());
         if path.session == taken.session && path.controller.is_some() {
             path.used -= 1;
             path.idle.push(taken.queue);
@@ -149,10 +151,12 @@ impl DriveBlocks {
     pub(super) fn lose(&self, taken: Taken, error: DriverError) {
         tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
         let mut path = self.path();
-        if path.lose(taken.session) {
+        let ended = path.lose(taken.session);
+        if ended.is_some() {
             path.failure = Some(error);
         }
         drop(path);
+        drop(ended);
         self.changed.notify_all();
     }
 }
@@ -227,23 +231,22 @@ impl DrivePath {
         }
     }
 
-    /// Records the end of an attempt to open a queue of an association. Returns the queue if it can be used.
-    fn opened(&mut self, session: u64, opened: Result<Box<dyn Queue>, DriverError>) -> Option<Taken> {
+    /// Records the end of an attempt to open a queue of an association, which is then idle. Returns the association if
+    /// it is over.
+    fn opened(&mut self, session: u64, opened: Result<Box<dyn Queue>, DriverError>) -> Option<Ended> {
         if self.session != session || self.controller.is_none() {
             return None;
         }
+        self.used -= 1;
         match opened {
-            Ok(queue) => return Some(Taken { queue, session }),
-            Err(error) => {
-                self.used -= 1;
-                if error.ends_association() || (self.used == 0 && self.idle.is_empty()) {
-                    self.lose(session);
-                    self.retry_later(error);
-                } else {
-                    // The drive has no more queues for this host: another thread will give one back.
-                    self.next_attempt = Instant::now() + PAUSES.cap;
-                }
+            Ok(queue) => self.idle.push(queue),
+            Err(error) if error.ends_association() || (self.used == 0 && self.idle.is_empty()) => {
+                let ended = self.lose(session);
+                self.retry_later(error);
+                return ended;
             }
+            // The drive has no more queues for this host: another thread will give one back.
+            Err(_) => self.next_attempt = Instant::now() + PAUSES.cap,
         }
         None
     }
@@ -254,27 +257,31 @@ impl DrivePath {
         self.failure = Some(failure);
     }
 
-    /// Forgets an association, if it is the current one.
-    fn lose(&mut self, session: u64) -> bool {
-        let is_current = self.session == session;
-        if is_current {
-            self.controller = None;
-            self.idle.clear();
-            self.used = 0;
-            // The drive may answer each attempt and then fail at once.
-            self.next_attempt = Instant::now() + PAUSES.first;
+    /// Forgets an association, and returns it if it was the current one.
+    fn lose(&mut self, session: u64) -> Option<Ended> {
+        if self.session != session {
+            return None;
         }
-        is_current
+        self.used = 0;
+        // The drive may answer each attempt and then fail at once.
+        self.next_attempt = Instant::now() + PAUSES.first;
+        Some((mem::take(&mut self.idle), self.controller.take()))
     }
 }
 
 /// Returns the error of a read when the drive came back with blocks of another size.
 fn blocks_changed(opened: u32, now: u32) -> io::Error {
-    io::Error::other(format!("the drive's blocks had {opened} bytes, and have {now} now: start the run again"))
+    io::Error::other(format!(
+        "the size of the drive's blocks changed from {opened} to {now} bytes: start the run again"
+    ))
 }
 
 /// Returns the error of a read when the drive has not answered for too long.
 fn no_answer(patience: Duration, last: Option<&DriverError>) -> io::Error {
     let failure = last.map(|error| format!(" (last failure: {})", error.reason())).unwrap_or_default();
-    io::Error::other(format!("the drive has not answered for {} s{failure}", patience.as_secs()))
+    let what = format!(
+        "the drive has not answered for {} s{failure}; check that its agent runs and that the network is up",
+        patience.as_secs()
+    );
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
