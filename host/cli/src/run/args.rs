@@ -73,9 +73,9 @@ pub struct RunArgs {
     /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
-    /// In place of a run, measure for about S seconds what training would gain if loading were free: play steps of
-    /// --step-ms with loaded batches and with batches from memory by turns, and say which stage bounds training, and
-    /// what to change. --json writes the figures [default: no; S is 10 if it is not given]
+    /// Instead of a run, measure for about S seconds how much faster training would be if loading were free.
+    /// Alternates steps of --step-ms with loaded batches and with batches from memory, then names the stage that
+    /// bounds training and what to change. --json writes the figures [default: off; S is 10 if not given]
     #[arg(
         long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "10",
         value_parser = parse_seconds, requires = "step_ms", help_heading = "Job",
