@@ -4,7 +4,7 @@ use crate::wrong::wrong;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use ddlp_l3::{Decoder, Image, Options, PatchSize, Region};
+use ddlp_l3::{Image, OpenImage, Options, PatchSize, Region};
 use image::codecs::pnm::{PnmEncoder, PnmSubtype, SampleEncoding};
 use image::{ColorType, DynamicImage, ExtendedColorType, ImageEncoder, ImageError, ImageFormat, ImageReader};
 use std::fs;
@@ -90,7 +90,7 @@ fn region(text: &str) -> Result<Region, String> {
     let numbers: Option<Vec<usize>> = text.split(',').map(|number| number.parse().ok()).collect();
     match numbers.as_deref() {
         Some(&[x, y, width, height]) => Ok(Region { x, y, width, height }),
-        _ => Err("four whole numbers, such as 0,0,640,480, are needed".into()),
+        _ => Err("expected four whole numbers, such as 0,0,640,480".into()),
     }
 }
 
@@ -128,7 +128,7 @@ fn pixels(file: &[u8]) -> anyhow::Result<DynamicImage> {
         if reader.format() == Some(ImageFormat::Jpeg) {
             bail!("it is a JPEG, which L3 would make larger: `ddlp pack` stores JPEGs as they are");
         }
-        bail!("it is no PNG, BMP, PPM, PGM or WebP image");
+        bail!("it is not a PNG, BMP, PPM, PGM or WebP image");
     }
     let image = reader.decode()?;
     match image.color() {
@@ -145,20 +145,20 @@ fn decode(args: &DecodeArgs) -> anyhow::Result<()> {
         _ => wrong!("{}: its ending must be png, bmp, ppm or pgm", args.out.display()),
     };
     let (name, bytes) = (args.image.display(), read(&args.image)?);
-    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
-    let whole = decoder.index().whole();
+    let opened = OpenImage::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let whole = opened.index().whole();
     let region = args.region.unwrap_or(whole);
     let pixels = if region == whole {
-        decoder.decode(args.threads.count())
+        opened.decode(args.threads.count())
     } else {
-        let stride = region.width.saturating_mul(decoder.channels());
-        decoder.index().pieces(region).and_then(|_| {
+        let stride = region.width.saturating_mul(opened.channels());
+        opened.index().pieces(region).and_then(|_| {
             let mut pixels = vec![0; stride * region.height];
-            decoder.decode_region(region, &mut pixels, stride).map(|()| pixels)
+            opened.decode_region(region, &mut pixels, stride).map(|()| pixels)
         })
     };
     let pixels = pixels.with_context(|| format!("cannot decode {name}"))?;
-    let color = if decoder.channels() == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
+    let color = if opened.channels() == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
     let mut out = Cursor::new(Vec::new());
     encode_as(&mut out, &pixels, region, color, format)
         .with_context(|| format!("cannot make {} of {name}", args.out.display()))?;
@@ -187,9 +187,9 @@ fn encode_as(
 
 fn describe(file: &Path) -> anyhow::Result<String> {
     let (name, bytes) = (file.display(), read(file)?);
-    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
-    let pixels = decoder.decode(1).with_context(|| format!("cannot decode {name}"))?;
-    let index = decoder.index();
+    let opened = OpenImage::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let pixels = opened.decode(1).with_context(|| format!("cannot decode {name}"))?;
+    let index = opened.index();
     let color = if index.channels() == 1 { "gray" } else { "RGB" };
     let share = bytes.len() as f64 / pixels.len() as f64;
     Ok(format!(

@@ -1,8 +1,8 @@
 //! Headspace: what training would gain if loading were free, which stage bounds it, and what to change.
 //!
-//! A measurement runs real steps of training in two kinds of intervals, alternately: with batches as the loader delivers
-//! them, and with a few copies of batches in memory, while the loader is paused. The difference between neighbouring
-//! intervals is what loading costs; the spread over the intervals is the noise of the machine.
+//! A measurement runs real steps of training in two kinds of intervals, alternately: with batches as the loader
+//! delivers them, and with a few copies of batches in memory, while the loader is paused. The difference between
+//! neighbouring intervals is what loading costs; the spread over the intervals is the noise of the machine.
 //!
 //! - `measure`: runs the intervals. `stages`: what each stage of loading did meanwhile.
 //! - `verdict`: from figures to the stage that bounds training, and to the sentences that say what to change.

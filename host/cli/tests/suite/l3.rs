@@ -48,12 +48,12 @@ fn what_cannot_be_done_is_refused() {
     let said = refuse(folder, "l3 decode a.l3 b.png --region 0,0,10");
     assert!(said.contains("four whole numbers"), "{said}");
     let failures = [
-        ("l3 encode text b.l3", "no PNG, BMP, PPM, PGM or WebP image"),
+        ("l3 encode text b.l3", "not a PNG, BMP, PPM, PGM or WebP image"),
         ("l3 encode photo.jpg b.l3", "`ddlp pack` stores JPEGs as they are"),
         ("l3 encode wide.pgm b.l3", "more than 8 bits"),
         ("l3 encode none.png b.l3", "cannot read none.png"),
-        ("l3 decode a.l3 b.png --region 0,0,10,1", "reaches over the image of 9×9"),
-        ("l3 decode in.ppm b.png", "the bytes are no L3 image"),
+        ("l3 decode a.l3 b.png --region 0,0,10,1", "extends beyond the image of 9×9"),
+        ("l3 decode in.ppm b.png", "not an L3 image: its first bytes are"),
         ("l3 info damaged.l3", "patch 0 of the L3 image is damaged"),
     ];
     for (command, expected) in failures {
