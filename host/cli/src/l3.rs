@@ -107,9 +107,9 @@ pub fn l3(command: &L3Command) -> anyhow::Result<Ending> {
 fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
     check_files(&args.image, &args.out)?;
     let name = args.image.display();
-    let image = pixels(&read(&args.image)?).with_context(|| format!("cannot encode {name}"))?;
-    let (width, height) = (image.width() as usize, image.height() as usize);
-    let image = Image::new(image.as_bytes(), width, height, image.color().channel_count().into())?;
+    let source = pixels(&read(&args.image)?).with_context(|| format!("cannot encode {name}"))?;
+    let (width, height) = (source.width() as usize, source.height() as usize);
+    let image = Image::new(source.as_bytes(), width, height, source.color().channel_count().into())?;
     let patch = match args.patch {
         None => PatchSize::BySize,
         Some(Patch::Side32) => PatchSize::Side32,
@@ -117,7 +117,8 @@ fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
         Some(Patch::Smaller) => PatchSize::Smaller,
     };
     let bytes = ddlp_l3::encode(image, Options { patch, threads: args.threads.count() });
-    output::write(&args.out, &bytes, "the image in L3")
+    output::write(&args.out, &bytes, "the image in L3")?;
+    output::say_written(&args.out, &size_text(bytes.len(), source.as_bytes().len()))
 }
 
 /// Decodes an image of another format.
@@ -162,7 +163,9 @@ fn decode(args: &DecodeArgs) -> anyhow::Result<()> {
     let mut out = Cursor::new(Vec::new());
     encode_as(&mut out, &pixels, region, color, format)
         .with_context(|| format!("cannot make {} of {name}", args.out.display()))?;
-    output::write(&args.out, out.get_ref(), "the image")
+    output::write(&args.out, out.get_ref(), "the image")?;
+    let size = text::bytes(out.get_ref().len() as u64);
+    output::say_written(&args.out, &format!("{}×{}, {size}", region.width, region.height))
 }
 
 fn encode_as(
@@ -191,15 +194,19 @@ fn describe(file: &Path) -> anyhow::Result<String> {
     let pixels = opened.decode(1).with_context(|| format!("cannot decode {name}"))?;
     let index = opened.index();
     let color = if index.channels() == 1 { "gray" } else { "RGB" };
-    let share = bytes.len() as f64 / pixels.len() as f64;
     Ok(format!(
-        "{name}: {}×{} {color}, patches of {side}×{side}, {} ({:.1} % of the pixels' bytes), intact\n",
+        "{name}: {}×{} {color}, patches of {side}×{side}, {}, intact\n",
         index.width(),
         index.height(),
-        text::bytes(bytes.len() as u64),
-        100.0 * share,
+        size_text(bytes.len(), pixels.len()),
         side = index.patch_side(),
     ))
+}
+
+/// Describes the size of an image in L3 with this number of bytes, relative to its pixels.
+fn size_text(bytes: usize, pixel_bytes: usize) -> String {
+    let share = 100.0 * bytes as f64 / pixel_bytes as f64;
+    format!("{} ({share:.1} % of the pixels' bytes)", text::bytes(bytes as u64))
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -66,7 +66,7 @@ pub struct RunArgs {
     pub last: Option<Last>,
     /// Samples per epoch: the dataset is repeated or cut to this number [default: those of the dataset]
     #[arg(
-        long, visible_alias = "samples", value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+        long, visible_alias = "samples", value_name = "N", value_parser = parse_positive,
         help_heading = "Job"
     )]
     pub epoch_samples: Option<u64>,
@@ -149,10 +149,7 @@ pub struct RunArgs {
     )]
     pub world_size: Option<u32>,
     /// Stop after this many batches [default: never]
-    #[arg(
-        long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
-        help_heading = "Ranks and resuming"
-    )]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "Ranks and resuming")]
     pub stop_after: Option<u64>,
     /// Write the state of the run, for --resume: at its end, and during the run as often as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
@@ -300,6 +297,11 @@ fn parse_strategy(text: &str) -> Result<Strategy, String> {
     text.parse().map_err(|_| "a strategy is cpu, csd, mte, wrr or ordered".to_string())
 }
 
+/// Parses a number that must not be 0.
+pub fn parse_positive(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number: &u64| *number > 0).ok_or_else(|| "expected 1 or more".into())
+}
+
 fn parse_milliseconds(text: &str) -> Result<f64, String> {
     parse_number(text, 0.0, 86_400_000.0, "a number of milliseconds")
 }
@@ -444,6 +446,7 @@ mod tests {
         ] {
             assert!(parse(&wrong).is_err(), "{wrong:?}");
         }
+        assert!(parse(&["--epoch-samples", "0"]).unwrap_err().contains("expected 1 or more"));
     }
 
     #[test]

@@ -15,8 +15,11 @@ fn an_image_comes_back_whole_and_in_part() {
     let folder = home.path();
     let (file, pixels) = ppm(100, 70);
     fs::write(folder.join("in.ppm"), &file).unwrap();
-    succeed(folder, "l3 encode in.ppm a.l3");
-    succeed(folder, "l3 decode a.l3 back.ppm");
+    let said = succeed(folder, "l3 encode in.ppm a.l3");
+    assert!(said.starts_with("a.l3: ") && said.ends_with(" % of the pixels' bytes)\n"), "{said}");
+    let said = succeed(folder, "l3 decode a.l3 back.ppm");
+    assert_eq!(said, "back.ppm: 100×70, 21.0 kB\n");
+    assert_eq!(succeed(folder, "l3 encode in.ppm /dev/null"), "");
     let back = fs::read(folder.join("back.ppm")).unwrap();
     assert!(back.starts_with(b"P6") && back.ends_with(&pixels));
     succeed(folder, "l3 decode a.l3 a.png --threads 1");
