@@ -9,7 +9,8 @@ use serde::Serialize;
 const BUSY: f64 = 0.75;
 /// Share of the threads' time from which waiting for a core, or for a disk or a network, counts.
 const WAITS: f64 = 0.25;
-/// Time of a step beside the loader, relative to its time alone, from which the loader slows training.
+/// Time of a step while the loader works, relative to its time while the loader is paused, from which the loader slows
+/// training.
 const SLOWED: f64 = 1.05;
 /// Mean number of free buffers below which the loader lacks buffers.
 const FREE_BUFFERS: f64 = 0.5;
