@@ -2,7 +2,7 @@
 //! pixels, which must come back from an encoder and a decoder.
 #![no_main]
 
-use ddlp_l3::{Decoder, Error, HEADER_BYTES, Image, Index, Level, Options, PatchSize, Region};
+use ddlp_l3::{Error, HEADER_BYTES, Image, Index, Level, OpenImage, Options, PatchSize, Region};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,18 +13,18 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Decodes an image with each set of instructions, which must agree.
 fn decode(bytes: &[u8]) -> Result<(), Error> {
-    let decoder = Decoder::open(bytes)?;
-    let decoded = Level::all().map(|level| decoder.clone().with_level(level).decode(1));
+    let opened = OpenImage::open(bytes)?;
+    let decoded = Level::all().map(|level| opened.clone().with_level(level).decode(1));
     let decoded: Vec<_> = decoded.collect();
     assert!(decoded.windows(2).all(|two| two[0] == two[1]));
-    let (x, y) = (decoder.width() / 3, decoder.height() / 3);
-    let region = Region { x, y, width: (decoder.width() - x).div_ceil(2), height: (decoder.height() - y).div_ceil(2) };
-    let stride = region.width * decoder.channels();
+    let (x, y) = (opened.width() / 3, opened.height() / 3);
+    let region = Region { x, y, width: (opened.width() - x).div_ceil(2), height: (opened.height() - y).div_ceil(2) };
+    let stride = region.width * opened.channels();
     let mut pixels = vec![0; stride * region.height];
-    decoder.decode_region(region, &mut pixels, stride)?;
+    opened.decode_region(region, &mut pixels, stride)?;
     if let Ok(whole) = &decoded[0] {
         for (row, part) in pixels.chunks(stride).enumerate() {
-            let begin = ((y + row) * decoder.width() + x) * decoder.channels();
+            let begin = ((y + row) * opened.width() + x) * opened.channels();
             assert_eq!(whole[begin..][..stride], *part);
         }
     }
@@ -66,8 +66,8 @@ fn come_back(bytes: &[u8]) {
     for patch in [PatchSize::Side32, PatchSize::Side64] {
         let encoded = ddlp_l3::encode(image, Options { patch, threads: 1 });
         for level in Level::all() {
-            let decoder = Decoder::open(&encoded).expect("an encoder's bytes").with_level(level);
-            assert_eq!(decoder.decode(1).expect("an encoder's bytes"), pixels);
+            let opened = OpenImage::open(&encoded).expect("an encoder's bytes").with_level(level);
+            assert_eq!(opened.decode(1).expect("an encoder's bytes"), pixels);
         }
     }
 }

@@ -13,7 +13,7 @@ class Headspace(dict[str, Any]):
     and notebooks show it in words.
 
     The most important figures: `with_loading` and `from_memory` are images per second, and `gain` is a share, each with
-    its `median`, `min` and `max` over the windows; `is_significant` says whether the gain is larger than the noise;
+    its `median`, `min` and `max` over the intervals; `is_significant` says whether the gain is larger than the noise;
     `bound` is "step", "cores", "decoding", "reading", "fetching", "drive", "buffers" or "unclear"; `changes` are
     sentences; `stages` has what each stage of loading did, as shares of the time.
     """

@@ -400,11 +400,10 @@ class Loader:
         """Measures what training would gain if loading were free, which stage bounds it, and what to change:
         `print(loader.headspace(train_step))` says it in words.
 
-        Calls `step` with batches as the loader delivers them, and with a few copies of batches in memory while the
-        loader rests, by turns. Takes about `seconds`, longer if steps or batches are slow: it plays some fifty steps or
-        more. The loader then goes on at the position where it was, so the batches that `step` got come again;
-        `report()` counts them. `step` must return when its work is done; for work on CUDA by PyTorch, the loader waits
-        itself.
+        Runs steps with delivered batches and with copies in memory, alternately. Takes about `seconds`, longer if
+        steps or batches are slow, since it runs at least forty steps. The loader then goes on at the position where it
+        was, so the batches that `step` got come again; `report()` counts them. `step` must return when its work is
+        done; the loader itself waits for PyTorch's work on CUDA.
 
         Raises ConfigurationError if fewer than six batches are left.
         """

@@ -68,7 +68,7 @@ pub struct ServeArgs {
     /// Number of result slots; each holds one finished batch. [default: 4]
     #[arg(long, value_name = "N")]
     pub slots: Option<u32>,
-    /// Bytes of a slot, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
+    /// Bytes of a slot: 12288 or more, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
     ///
     /// A slot holds one batch, which needs at most samples × (height × width × 3 + 24) + 8192 bytes: 77090816 for 512
     /// samples of 224 × 224.
@@ -232,11 +232,12 @@ fn geometry(slots: Option<u32>, slot_bytes: Option<u64>) -> Result<Geometry> {
     let slots = slots.unwrap_or(DEFAULT_SLOTS);
     ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots}: expected 1 to {SLOTS_MAX}");
     let (samples, height, width) = DEFAULT_BATCH;
-    let default = SlotLayout::new(samples, Shape { height, width, channels: 3 });
-    let default = default.map_or(BLOCK_BYTES, |layout| layout.total_bytes) as u64;
-    let asked = slot_bytes.unwrap_or(default);
-    let most = ddlp_csd::slot::SLOT_BYTES_MAX;
-    ensure!((1..=most).contains(&asked), "--slot-bytes {asked}: expected 1 to {most}");
+    let bytes_of = |samples, height, width| {
+        SlotLayout::new(samples, Shape { height, width, channels: 3 }).map_or(BLOCK_BYTES, |layout| layout.total_bytes)
+    };
+    let asked = slot_bytes.unwrap_or(bytes_of(samples, height, width) as u64);
+    let (least, most) = (bytes_of(1, 1, 1) as u64, ddlp_csd::slot::SLOT_BYTES_MAX);
+    ensure!((least..=most).contains(&asked), "--slot-bytes {asked}: expected {least} to {most}");
     Ok(Geometry { slots, slot_bytes: asked.next_multiple_of(BLOCK_BYTES as u64) })
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 pub fn check(source: &Path) -> anyhow::Result<()> {
     if let Some(address) = drive_address(source) {
         wrong!(
-            "{address} is a drive, and of all commands only `ddlp run`, `ddlp inspect` and `ddlp bench dual` read from \
-             one: call this command on the machine where the pack lies"
+            "{address} is a drive, and only `ddlp run`, `ddlp inspect` and `ddlp bench dual` read from drives: call \
+             this command on the machine where the pack lies"
         );
     }
     Ok(())

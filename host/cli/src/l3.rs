@@ -4,7 +4,7 @@ use crate::wrong::wrong;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use ddlp_l3::{Decoder, Image, Options, PatchSize, Region};
+use ddlp_l3::{Image, OpenImage, Options, PatchSize, Region};
 use image::codecs::pnm::{PnmEncoder, PnmSubtype, SampleEncoding};
 use image::{ColorType, DynamicImage, ExtendedColorType, ImageEncoder, ImageError, ImageFormat, ImageReader};
 use std::fs;
@@ -90,7 +90,7 @@ fn region(text: &str) -> Result<Region, String> {
     let numbers: Option<Vec<usize>> = text.split(',').map(|number| number.parse().ok()).collect();
     match numbers.as_deref() {
         Some(&[x, y, width, height]) => Ok(Region { x, y, width, height }),
-        _ => Err("four whole numbers, such as 0,0,640,480, are needed".into()),
+        _ => Err("expected four whole numbers, such as 0,0,640,480".into()),
     }
 }
 
@@ -107,9 +107,9 @@ pub fn l3(command: &L3Command) -> anyhow::Result<Ending> {
 fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
     check_files(&args.image, &args.out)?;
     let name = args.image.display();
-    let image = pixels(&read(&args.image)?).with_context(|| format!("cannot encode {name}"))?;
-    let (width, height) = (image.width() as usize, image.height() as usize);
-    let image = Image::new(image.as_bytes(), width, height, image.color().channel_count().into())?;
+    let source = pixels(&read(&args.image)?).with_context(|| format!("cannot encode {name}"))?;
+    let (width, height) = (source.width() as usize, source.height() as usize);
+    let image = Image::new(source.as_bytes(), width, height, source.color().channel_count().into())?;
     let patch = match args.patch {
         None => PatchSize::BySize,
         Some(Patch::Side32) => PatchSize::Side32,
@@ -117,7 +117,8 @@ fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
         Some(Patch::Smaller) => PatchSize::Smaller,
     };
     let bytes = ddlp_l3::encode(image, Options { patch, threads: args.threads.count() });
-    output::write(&args.out, &bytes, "the image in L3")
+    output::write(&args.out, &bytes, "the image in L3")?;
+    output::say_written(&args.out, &size_text(bytes.len(), source.as_bytes().len()))
 }
 
 /// Decodes an image of another format.
@@ -128,7 +129,7 @@ fn pixels(file: &[u8]) -> anyhow::Result<DynamicImage> {
         if reader.format() == Some(ImageFormat::Jpeg) {
             bail!("it is a JPEG, which L3 would make larger: `ddlp pack` stores JPEGs as they are");
         }
-        bail!("it is no PNG, BMP, PPM, PGM or WebP image");
+        bail!("it is not a PNG, BMP, PPM, PGM or WebP image");
     }
     let image = reader.decode()?;
     match image.color() {
@@ -145,24 +146,26 @@ fn decode(args: &DecodeArgs) -> anyhow::Result<()> {
         _ => wrong!("{}: its ending must be png, bmp, ppm or pgm", args.out.display()),
     };
     let (name, bytes) = (args.image.display(), read(&args.image)?);
-    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
-    let whole = decoder.index().whole();
+    let opened = OpenImage::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let whole = opened.index().whole();
     let region = args.region.unwrap_or(whole);
     let pixels = if region == whole {
-        decoder.decode(args.threads.count())
+        opened.decode(args.threads.count())
     } else {
-        let stride = region.width.saturating_mul(decoder.channels());
-        decoder.index().pieces(region).and_then(|_| {
+        let stride = region.width.saturating_mul(opened.channels());
+        opened.index().pieces(region).and_then(|_| {
             let mut pixels = vec![0; stride * region.height];
-            decoder.decode_region(region, &mut pixels, stride).map(|()| pixels)
+            opened.decode_region(region, &mut pixels, stride).map(|()| pixels)
         })
     };
     let pixels = pixels.with_context(|| format!("cannot decode {name}"))?;
-    let color = if decoder.channels() == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
+    let color = if opened.channels() == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
     let mut out = Cursor::new(Vec::new());
     encode_as(&mut out, &pixels, region, color, format)
         .with_context(|| format!("cannot make {} of {name}", args.out.display()))?;
-    output::write(&args.out, out.get_ref(), "the image")
+    output::write(&args.out, out.get_ref(), "the image")?;
+    let size = text::bytes(out.get_ref().len() as u64);
+    output::say_written(&args.out, &format!("{}×{}, {size}", region.width, region.height))
 }
 
 fn encode_as(
@@ -187,19 +190,23 @@ fn encode_as(
 
 fn describe(file: &Path) -> anyhow::Result<String> {
     let (name, bytes) = (file.display(), read(file)?);
-    let decoder = Decoder::open(&bytes).with_context(|| format!("cannot read {name}"))?;
-    let pixels = decoder.decode(1).with_context(|| format!("cannot decode {name}"))?;
-    let index = decoder.index();
+    let opened = OpenImage::open(&bytes).with_context(|| format!("cannot read {name}"))?;
+    let pixels = opened.decode(1).with_context(|| format!("cannot decode {name}"))?;
+    let index = opened.index();
     let color = if index.channels() == 1 { "gray" } else { "RGB" };
-    let share = bytes.len() as f64 / pixels.len() as f64;
     Ok(format!(
-        "{name}: {}×{} {color}, patches of {side}×{side}, {} ({:.1} % of the pixels' bytes), intact\n",
+        "{name}: {}×{} {color}, patches of {side}×{side}, {}, intact\n",
         index.width(),
         index.height(),
-        text::bytes(bytes.len() as u64),
-        100.0 * share,
+        size_text(bytes.len(), pixels.len()),
         side = index.patch_side(),
     ))
+}
+
+/// Describes the size of an image in L3 with this number of bytes, relative to its pixels.
+fn size_text(bytes: usize, pixel_bytes: usize) -> String {
+    let share = 100.0 * bytes as f64 / pixel_bytes as f64;
+    format!("{} ({share:.1} % of the pixels' bytes)", text::bytes(bytes as u64))
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -29,6 +29,12 @@ pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a line about the file that was written to `path`. Prints nothing if `path` is standard output, a device or a
+/// pipe.
+pub fn say_written(path: &Path, what: &str) -> anyhow::Result<()> {
+    if is_file(path) { print(&format!("{}: {what}\n", path.display())) } else { Ok(()) }
+}
+
 /// Returns whether an output to `path` is a regular file, which is replaced each time.
 pub fn is_file(path: &Path) -> bool {
     path.as_os_str() != STDOUT && fs::metadata(path).map_or(true, |there| there.is_file())
@@ -41,7 +47,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns the folder of a file.
-fn folder(path: &Path) -> &Path {
+pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

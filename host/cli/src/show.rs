@@ -9,7 +9,7 @@ mod picture;
 use crate::output::{self, Files};
 use crate::run::pipeline;
 use crate::wrong::wrong;
-use crate::{Ending, files_only};
+use crate::{Ending, files_only, text};
 use anyhow::Context;
 use clap::Args;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Most bytes of all images of a sheet.
 const SHEET_BYTES_MAX: u64 = 1 << 28;
+/// Least width of an image on a sheet, in pixels: smaller ones are enlarged.
+const SHOWN_WIDTH_MIN: u32 = 128;
 /// Quality of a JPEG's sheet.
 const JPEG_QUALITY: u8 = 85;
 
@@ -100,6 +102,9 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Ending> {
         SheetKind::Jpeg => picture::draw(&sheet)?.jpeg()?,
     };
     output::write(&args.out, &bytes, "the sheet")?;
+    let samples = text::plural(sheet.rows.len() as u64, "sample");
+    let draws = text::plural(args.draws.into(), "draw");
+    output::say_written(&args.out, &format!("{samples}, {draws} each"))?;
     Ok(Ending::Done)
 }
 
@@ -145,6 +150,16 @@ impl Sheet {
             rows.push(SheetRow { index, name: dataset.name(index), label, images });
         }
         Ok(Self { width, height, rows })
+    }
+
+    /// Returns the factor by which images are enlarged.
+    fn scale(&self) -> u32 {
+        SHOWN_WIDTH_MIN.div_ceil(self.width)
+    }
+
+    /// Returns the number of images of each sample.
+    fn columns(&self) -> usize {
+        self.rows.first().map_or(0, |row| row.images.len())
     }
 
     /// Returns the heading of a column.

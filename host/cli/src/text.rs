@@ -15,9 +15,9 @@ pub fn message(text: &str) -> String {
     flags(&printable(text))
 }
 
-/// Describes a fault without the drive's address, since the drive is named beside it.
+/// Formats what happened to a drive, with the drive's address as [`prong_name`] shortens it.
 pub fn fault(what: &str) -> String {
-    flags(&ddlp_report::text::fault(what))
+    flags(&ddlp_report::text::short_addresses(what))
 }
 
 /// Breaks lines between words so that none is wider than `columns`, as far as words allow. Continuation lines are

@@ -1,13 +1,13 @@
 //! Headspace: what training would gain if loading were free, which stage bounds it, and what to change.
 //!
-//! A run plays real steps of training in two kinds of windows by turns: with batches as the loader delivers them, and
-//! with a few copies of batches in memory, while the loader rests. The difference between neighbouring windows is what
-//! loading costs; the spread over the windows is the noise of the machine.
+//! A measurement runs real steps of training in two kinds of intervals, alternately: with batches as the loader
+//! delivers them, and with a few copies of batches in memory, while the loader is paused. The difference between
+//! neighbouring intervals is what loading costs; the spread over the intervals is the noise of the machine.
 //!
-//! - `measure`: plays the windows. `stages`: what each stage of loading did meanwhile.
-//! - `verdict`: from figures to the stage that bounds, and to changes.
+//! - `measure`: runs the intervals. `stages`: what each stage of loading did meanwhile.
+//! - `verdict`: from figures to the stage that bounds training, and to the sentences that say what to change.
 //!
-//! The crate `ddlp-report` says the result in words.
+//! The crate `ddlp-report` puts the figures and the stage into words, and shows the sentences of `verdict` below them.
 
 mod measure;
 mod stages;
@@ -38,13 +38,13 @@ pub struct Headspace {
     pub gain: Spread,
     /// Whether the gain is larger than the noise.
     pub is_significant: bool,
-    /// Time of a step of training beside the loader, in seconds.
+    /// Time of a step of training while the loader works, in seconds.
     pub step_s: f64,
-    /// Time of a step of training while the loader rests, in seconds.
+    /// Time of a step of training while the loader is paused, in seconds.
     pub step_from_memory_s: f64,
     /// Steps that were measured.
     pub steps: usize,
-    /// What the stages of loading did in the windows with loading.
+    /// What the stages of loading did in the intervals with loading.
     pub stages: Stages,
     /// The stage that bounds training.
     pub bound: Bound,
@@ -52,7 +52,7 @@ pub struct Headspace {
     pub changes: Vec<String>,
 }
 
-/// A figure over all windows.
+/// A figure over all intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// Median.
@@ -75,8 +75,10 @@ impl Spread {
 }
 
 impl Loader {
-    /// Measures what training would gain if loading were free. Takes about `time`, longer if steps or batches are slow:
-    /// at least some fifty steps are played.
+    /// Measures what training would gain if loading were free.
+    ///
+    /// Runs steps with delivered batches and with copies in memory, alternately. Takes about `time`, longer if steps or
+    /// batches are slow, since it runs at least forty steps.
     ///
     /// `step` is one step of training on a batch, and must return when its work is done, on an accelerator too. It
     /// returns `false` to give up. `go_on` is asked as in [`next_while`](Self::next_while). The result is `None` if
@@ -97,11 +99,13 @@ impl Loader {
         go_on: impl FnMut(Waiting) -> bool,
     ) -> Result<Option<Headspace>, LoaderError> {
         if self.is_over() {
-            return Err(LoaderError::Options("the run has ended: build a new loader to measure its headspace".into()));
+            return Err(LoaderError::Options(
+                "the run has ended: build a new loader, and measure with that one".into(),
+            ));
         }
         let start = self.state();
         self.engine.work_times.measure(true);
-        let measured = Measurement::play(self, time, step, go_on);
+        let measured = Measurement::run(self, time, step, go_on);
         self.engine.work_times.measure(false);
         if !self.is_over() {
             self.go_to(&start)?;
@@ -137,13 +141,13 @@ impl Headspace {
 
 #[cfg(test)]
 mod tests {
-    use super::measure::Window;
+    use super::measure::Interval;
     use super::*;
 
-    /// Returns rounds with these images per second, each in windows of a second.
+    /// Returns rounds with these images per second, each in intervals of a second.
     fn rounds(rates: &[(u64, u64)]) -> Vec<Round> {
-        let window = |images| Window { images, steps: 10, seconds: 1.0, stepping_s: 0.5 };
-        rates.iter().map(|&(loading, memory)| Round { loading: window(loading), memory: window(memory) }).collect()
+        let interval = |images| Interval { images, steps: 10, seconds: 1.0, stepping_s: 0.5 };
+        rates.iter().map(|&(loading, memory)| Round { loading: interval(loading), memory: interval(memory) }).collect()
     }
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gain_is_that_of_neighbouring_windows() {
+    fn the_gain_is_that_of_neighbouring_intervals() {
         // The machine becomes slower by half; the gain stays.
         let slowing = rounds(&[(200, 300), (100, 150), (120, 180)]);
         let headspace = Headspace::of(&slowing, Stages::default(), &Setting::default());

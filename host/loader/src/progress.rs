@@ -142,7 +142,7 @@ impl ProgressHandle {
 /// Says how long a silence has lasted, and how soon it ends the run.
 fn with_time_left(silence: &Silence) -> String {
     let left_s = silence.left().as_secs_f64().ceil();
-    format!("{silence}; without an answer, the run ends in {left_s:.0} s")
+    format!("{silence}; the run ends in {left_s:.0} s unless the drive answers")
 }
 
 #[cfg(test)]
@@ -158,7 +158,9 @@ mod tests {
             with_time_left(&Silence { drive: "tcp://x".into(), lasts, patience, failure: None })
         };
         let said = |lasts, left| {
-            format!("the drive tcp://x has not answered for {lasts} s; without an answer, the run ends in {left} s")
+            format!(
+                "the drive tcp://x has not answered for {lasts} s; the run ends in {left} s unless the drive answers"
+            )
         };
         assert_eq!(silence(1_003), said(1, 59));
         assert_eq!(silence(12_000), said(12, 48));

@@ -163,7 +163,7 @@ impl WorkTimes {
         seconds(&self.busy_ns)
     }
 
-    /// Returns the seconds of these that they have read.
+    /// Returns how many of these seconds the threads have read.
     pub fn reading_s(&self) -> f64 {
         seconds(&self.reading_ns)
     }

@@ -3,8 +3,8 @@
 //! Lists of numbers, one for each property of a span or a delivery, keep the page small. Times are seconds, rounded to
 //! 10 µs.
 
-use crate::Context;
 use crate::text;
+use crate::{Context, NAME_CHARS};
 use ddlp_host::report::{Delivery, Report, Span};
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ pub struct Drawing {
     kept_every: usize,
     /// Number of batches in the longest epoch.
     batches: u64,
+    /// Names of the prongs, in at most `NAME_CHARS` characters.
     prongs: Vec<String>,
     epochs: Vec<DrawnEpoch>,
     faults: Vec<DrawnFault>,
@@ -76,16 +77,20 @@ impl Drawing {
             let met = epoch.meeting_point.filter(|_| is_shared);
             DrawnEpoch { epoch: epoch.epoch, start_s: epoch.start_s, end_s: epoch.end_s, met }
         });
+        let names = report.prongs.iter().map(|prong| text::ending(&text::prong_name(&prong.name), NAME_CHARS));
         let faults = report.faults.iter().filter(|fault| !fault.is_recovery()).take(FAULTS_MAX);
         Self {
             end_s,
             batch_size: report.batch_size,
             kept_every: timeline.kept_every.max(1),
             batches: named.max(counted),
-            prongs: report.prongs.iter().map(|prong| text::prong_name(&prong.name)).collect(),
+            prongs: names.collect(),
             epochs: epochs.filter(|epoch| epoch.start_s.is_finite() && epoch.end_s.is_finite()).collect(),
             faults: faults
-                .map(|fault| DrawnFault { at_s: fault.at_s, what: (context.spelled)(&text::fault(&fault.what)) })
+                .map(|fault| DrawnFault {
+                    at_s: fault.at_s,
+                    what: (context.spelled)(&text::short_addresses(&fault.what)),
+                })
                 .collect(),
             spans: Spans::of(&timeline.spans),
             deliveries: Deliveries::of(&timeline.deliveries),

@@ -20,7 +20,7 @@ pub fn describe_headspace(headspace: &Headspace) -> String {
     row("with loading", rates(&headspace.with_loading));
     row("batches from memory", rates(&headspace.from_memory));
     let Spread { median, min, max } = headspace.gain;
-    let (gain, range) = (percent(median), format!("{} to {} over the windows", percent(min), percent(max)));
+    let (gain, range) = (percent(median), format!("{} to {} over the intervals", percent(min), percent(max)));
     row(
         "gain",
         if headspace.is_significant {
@@ -29,9 +29,9 @@ pub fn describe_headspace(headspace: &Headspace) -> String {
             format!("within the noise: {gain} ({range})")
         },
     );
-    row("bound", in_words(headspace.bound).to_string());
+    row("bounded by", in_words(headspace.bound).to_string());
     let (beside, alone) = (figure(headspace.step_s * 1e3), figure(headspace.step_from_memory_s * 1e3));
-    row("step", format!("{beside} ms beside the loader, {alone} ms while the loader rests"));
+    row("step", format!("{beside} ms while the loader works, {alone} ms while the loader is paused"));
     stages(&mut row, &headspace.stages);
     for (number, change) in headspace.changes.iter().enumerate() {
         row(if number == 0 { "to change" } else { "" }, change.clone());
@@ -62,7 +62,8 @@ fn stages(row: &mut impl FnMut(&str, String), stages: &Stages) {
         plural(stages.threads as u64, "thread")
     );
     if let (Some(queued), Some(blocked)) = (stages.queued, stages.blocked) {
-        let _ = write!(cpu, "; waited {} for a core, {} for a disk", percent(queued), percent(blocked));
+        let (queued, blocked) = (percent(queued), percent(blocked));
+        let _ = write!(cpu, "; threads waited for a core {queued} of the time, for a disk or the network {blocked}");
     }
     row("cpu", cpu);
     if let Some(fetching) = stages.fetching {
@@ -71,7 +72,7 @@ fn stages(row: &mut impl FnMut(&str, String), stages: &Stages) {
     for drive in &stages.drives {
         let (made, busy) = (figure(drive.images_per_s), percent(drive.busy));
         let name = crate::text::ending(&crate::text::prong_name(&drive.name), NAME_COLUMNS - 1);
-        row(&name, format!("{made} images/s, with a batch in work {busy} of the time"));
+        row(&name, format!("{made} images/s, working on a batch {busy} of the time"));
     }
 }
 
@@ -111,13 +112,13 @@ mod tests {
         let expected = "\
 with loading         1,514 images/s (1,499 to 1,529)
 batches from memory  2,024 images/s (2,004 to 2,044)
-gain                 34 % if loading were free (33 % to 34 % over the windows)
-bound                decoding and transforming on the CPU
-step                 39.8 ms beside the loader, 39.7 ms while the loader rests
+gain                 34 % if loading were free (33 % to 34 % over the intervals)
+bounded by           decoding and transforming on the CPU
+step                 39.8 ms while the loader works, 39.7 ms while the loader is paused
 training waited      25 % of the time; 3.50 buffers were free on average
 cpu                  1,204 images/s by 2 threads: 91 % decoding, 5.0 % reading, 4.0 % without work; \
-waited 2.0 % for a core, 0 % for a disk
-csd                  310 images/s, with a batch in work 99 % of the time
+threads waited for a core 2.0 % of the time, for a disk or the network 0 %
+csd                  310 images/s, working on a batch 99 % of the time
 to change            use more `threads`
                      pack
 ";

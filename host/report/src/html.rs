@@ -1,4 +1,4 @@
-//! Writing HTML: escaping, lengths, tables.
+//! Writing HTML: escaping, tables.
 
 use std::fmt::{self, Display, Write};
 
@@ -19,16 +19,6 @@ impl Display for Escaped<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A length: at most two decimals, always a number.
-pub struct Px(pub f64);
-
-impl Display for Px {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rounded = if self.0.is_finite() { (self.0 * 100.0).round() / 100.0 } else { 0.0 };
-        write!(f, "{}", rounded + 0.0)
     }
 }
 
@@ -76,15 +66,6 @@ mod tests {
     #[test]
     fn markup_and_control_characters_are_escaped() {
         assert_eq!(Escaped("<a href='x'>&\"\u{0}").to_string(), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}");
-    }
-
-    #[test]
-    fn lengths_are_short_and_finite() {
-        assert_eq!(Px(1.0).to_string(), "1");
-        assert_eq!(Px(1.23456).to_string(), "1.23");
-        assert_eq!(Px(-0.0).to_string(), "0");
-        assert_eq!(Px(f64::NAN).to_string(), "0");
-        assert_eq!(Px(f64::INFINITY).to_string(), "0");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What people read of a run: the report as one HTML page, and a headspace in words.
+//! What people read about a run: the report as one HTML page, and a headspace in words.
 //!
 //! The page is made from a run's figures, and loads nothing from elsewhere. Its script draws the time line and the
-//! rates with hover and zoom; without the script, the tables say the same.
+//! rates with hover and zoom; without the script, the tables show rates, epochs and the longest waits.
 //!
 //! - [`render`] writes the page. `tables`: epochs, prongs, stalls, faults, corrupt samples. `rates`: images per second,
 //!   as a table. `drawing`: what the script, `page.js`, draws.
@@ -28,18 +28,18 @@ pub use html::Escaped;
 
 use ddlp_host::report::Report;
 use drawing::Drawing;
-use html::Px;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 /// What the page may load: nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-/// Most characters of a prong's name within its share.
+/// Most characters of a prong's name in a drawing.
 const NAME_CHARS: usize = 17;
-/// Explains how to use the drawings, below which it stands until there is something to say about a place.
-const HELP: &str = "Point at a bar for its batch. Drag to zoom, double-click for the whole run. By keyboard, on a \
-    drawing: arrows walk along the deliveries, with Shift through time; + and - zoom; Escape shows the whole run.";
+/// Explains how to use the drawings. Stands above them until the reader points at a place.
+const HELP: &str = "Point at a bar to see its batch. Drag to zoom; double-click to see the whole run. By keyboard: \
+    select a drawing with Tab; arrows step through the deliveries, Shift and arrows move through time, + and - zoom, \
+    Escape shows the whole run.";
 
 /// Facts about a run that the page shows beside the figures.
 #[derive(Clone, Debug)]
@@ -165,9 +165,9 @@ fn split(page: &mut String, report: &Report) {
         let label = if share > 0.07 { format!("{name} {}", text::percent(share)) } else { String::new() };
         let _ = write!(
             page,
-            "<div class=\"b{}\" style=\"flex:{}\">{}</div>",
+            "<div class=\"b{}\" style=\"flex:{:.0}\">{}</div>",
             index % 6,
-            Px(share * 1000.0),
+            share * 1000.0,
             Escaped(&label)
         );
     }
@@ -208,8 +208,8 @@ fn way_through_epoch(report: &Report) -> &'static str {
 
 fn time_line(page: &mut String, report: &Report) {
     page.push_str(
-        "<noscript><p>The drawings of the time line and of the rates need JavaScript; the tables have the same \
-         figures.</p></noscript>\n<section class=\"drawing\">\
+        "<noscript><p>The drawings of the time line and of the rates need JavaScript; the tables show rates, epochs \
+         and the longest waits.</p></noscript>\n<section class=\"drawing\">\
          <h2>Time line</h2>\n\
          <p>Each bar is a batch while a prong prepares it, at its place in the epoch. Dots are deliveries \
          to the consumer. ",
@@ -258,7 +258,7 @@ fn canvas(page: &mut String, id: &str, what: &str) {
     let _ = writeln!(
         page,
         "<div class=\"scroll\"><canvas id=\"{id}\" tabindex=\"0\" role=\"img\" aria-label=\"{what}\" \
-         aria-describedby=\"details\">{what}: the tables have the figures.</canvas></div>"
+         aria-describedby=\"details\">{what}. The tables show rates, epochs and the longest waits.</canvas></div>"
     );
 }
 

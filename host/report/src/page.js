@@ -19,14 +19,22 @@
   const colour = (prong) => style(colours[prong % colours.length]);
   const nameOf = (prong) => names[Math.min(prong, names.length - 1)];
 
-  function seconds(value) {
-    if (value < 1) return (value * 1000).toFixed(value < 0.01 ? 2 : 0) + " ms";
-    if (value < 100) return value.toFixed(2) + " s";
-    const whole = Math.round(value);
-    if (whole < 3600) return Math.floor(whole / 60) + " min " + (whole % 60) + " s";
-    return Math.floor(whole / 3600) + " h " + Math.floor((whole % 3600) / 60) + " min";
-  }
   const count = (value) => Math.round(value).toLocaleString("en");
+  // Formats a figure as `figure` of text.rs does.
+  function figure(value) {
+    const size = Math.abs(value);
+    if (!Number.isFinite(value)) return "–";
+    return size >= 100 ? count(value) : value.toFixed(size >= 10 ? 1 : 2);
+  }
+  // Formats a span of time as `seconds` of text.rs does.
+  function seconds(value) {
+    const ms = value * 1000, whole = Math.round(value), two = (number) => String(Math.floor(number)).padStart(2, "0");
+    if (!Number.isFinite(value) || value < 0) return "–";
+    if (value < 0.9995) return ms.toFixed(ms >= 9.95 || ms === 0 ? 0 : 1) + " ms";
+    if (value < 99.95) return value.toFixed(value < 9.995 ? 2 : 1) + " s";
+    if (whole < 3600) return Math.floor(whole / 60) + " min " + two(whole % 60) + " s";
+    return Math.floor(whole / 3600) + " h " + two(whole % 3600 / 60) + " min";
+  }
 
   function roundStep(least) {
     const power = 10 ** Math.floor(Math.log10(least));
@@ -49,7 +57,8 @@
     return values.map((value) => (value / unit).toFixed(decimals) + " " + name);
   }
 
-  // Returns, for each of `columns` equal parts of the view, the mean sum of the weights of the intervals that are open.
+  // Divides the view into `columns` equal parts. Returns for each part the mean sum of the weights of the intervals
+  // open in it.
   function cover(columns, each) {
     const parts = new Float64Array(columns), steps = new Float64Array(columns + 1);
     const width = (view.to - view.from) / columns;
@@ -210,7 +219,7 @@
 
   function lane(drawing, y, name, what, ink, figures) {
     const { pen, width, plot } = drawing, base = y + LANE;
-    write(pen, name.length > 17 ? "…" + name.slice(-16) : name, LEFT - 8, y + 13, "right");
+    write(pen, name, LEFT - 8, y + 13, "right");
     write(pen, what, LEFT - 8, y + 27, "right", "--dim");
     line(pen, LEFT, base, width - RIGHT, base, style("--rule"));
     const most = figures.reduce((most, figure) => Math.max(most, figure), 1), step = plot / figures.length;
@@ -288,7 +297,7 @@
     pen.lineWidth = 1;
     timeAxis(drawing, floor);
     drawCursor(drawing);
-    const bursts = isCut ? ", in bursts of up to " + count(mostDelivered) + " images/s" : "";
+    const bursts = isCut ? ", in bursts of up to " + figure(mostDelivered) + " images/s" : "";
     document.getElementById("bursts").textContent = bursts;
     return { columns, made, delivered };
   }
@@ -331,8 +340,9 @@
     }
     const column = Math.floor((cursor.at - view.from) / (view.to - view.from) * columns);
     if (column >= 0 && column < columns) {
-      const by = made.map((figures, prong) => nameOf(prong) + " makes " + count(figures[column])).join(", ");
-      said.push("at " + seconds(cursor.at) + ": " + by + ", delivered " + count(delivered[column]) + " images/s");
+      const rates = made.map((figures, prong) => nameOf(prong) + " " + figure(figures[column]));
+      rates.push("delivered " + figure(delivered[column]));
+      said.push("at " + seconds(cursor.at) + ", images/s: " + rates.join(", "));
     }
     const near = (view.to - view.from) / 200;
     run.faults.forEach((fault, i) => {

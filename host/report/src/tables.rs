@@ -150,7 +150,7 @@ fn faults(page: &mut String, report: &Report, context: &Context) {
             text::prong_name(&fault.prong),
             fault.batch.map_or(String::new(), place),
             fault.kind.to_string(),
-            (context.spelled)(&text::fault(&fault.what)),
+            (context.spelled)(&text::short_addresses(&fault.what)),
         ]
     });
     let heads = vec!["", "at", "prong", "epoch / batch", "kind", "what happened"];

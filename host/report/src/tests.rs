@@ -148,7 +148,8 @@ fn names_are_never_taken_for_markup() {
     assert_well_formed(&page);
     assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
     let drawn = data(&page);
-    assert_eq!(drawn["prongs"][1], text::printable(HOSTILE), "the script writes it on a canvas, as text");
+    let name = text::ending(&text::printable(HOSTILE), NAME_CHARS);
+    assert_eq!(drawn["prongs"][1], name, "the script writes it on a canvas, as text");
     assert!(drawn["faults"][0]["what"].as_str().is_some_and(|what| what.contains("<script>alert")));
 }
 
@@ -259,10 +260,16 @@ fn messages_spell_options_as_the_reader_does() {
 }
 
 /// Runs the page's script where node is installed, with a canvas that counts, and plays a visit: pointing, dragging,
-/// keys and buttons.
+/// keys and buttons. Figures in the script have the formats of `text`.
 #[test]
 fn the_script_draws_and_answers() {
     let folder = tempfile::tempdir().expect("a folder");
+    let values =
+        [0.0, 0.00001, 0.0042, 0.00994, 0.00996, 0.34, 0.9994, 0.9996, 2.049, 9.994, 9.996, 12.34, 59.96, 99.94];
+    let values = values.into_iter().chain([99.96, 123.4, 187.0, 1234.6, 3599.6, 7500.0, 1_234_567.8]);
+    let formats: Vec<_> = values.map(|value| (value, text::figure(value), text::seconds(value))).collect();
+    let formats = serde_json::to_string(&formats).expect("numbers and text");
+    std::fs::write(folder.path().join("formats.json"), formats).expect("room");
     let node = |report: &Report| {
         let data = Drawing::of(report, &Context::default()).to_json();
         std::fs::write(folder.path().join("run.json"), data).expect("room");

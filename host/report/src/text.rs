@@ -107,19 +107,17 @@ pub fn ending(text: &str, chars: usize) -> String {
     format!("…{end}")
 }
 
-/// Describes a fault without the drive's address, since the drive is named beside it.
-pub fn fault(what: &str) -> String {
-    let mut words = Vec::<String>::new();
-    for word in what.split(' ') {
+/// Shortens each word `tcp://HOST:PORT/NQN` to HOST:PORT, and keeps a comma, colon or semicolon at its end. Replaces
+/// control characters, as [`printable`] does.
+pub fn short_addresses(text: &str) -> String {
+    let short = |word: &str| {
         if !word.starts_with("tcp://") {
-            words.push(word.to_owned());
-            continue;
+            return word.to_owned();
         }
-        words.pop_if(|word| ["to", "from", "of", "at"].contains(&&**word));
-        if let Some(last) = words.last_mut().filter(|_| word.ends_with(':')) {
-            last.push(':');
-        }
-    }
+        let address = word.trim_end_matches([',', ':', ';']);
+        prong_name(address) + &word[address.len()..]
+    };
+    let words: Vec<String> = text.split(' ').map(short).collect();
     printable(&words.join(" "))
 }
 

@@ -1,4 +1,5 @@
-// Runs the report's script, `page.js`, over `run.json` in a page of stand-ins, and visits it.
+// Runs the report's script, `page.js`, over `run.json` in a page of stand-ins, and visits it. Compares the script's
+// formats of figures with those of text.rs, which `formats.json` has.
 "use strict";
 const assert = require("node:assert");
 const fs = require("node:fs");
@@ -35,7 +36,13 @@ globalThis.getComputedStyle = () => ({ getPropertyValue: () => "#123456" });
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
 const settle = () => { while (frames.length) frames.shift()(); };
 
-new Function(fs.readFileSync("page.js", "utf8"))();
+const end = "})();\n", script = fs.readFileSync("page.js", "utf8");
+assert(script.endsWith(end));
+const formats = new Function("formats", script.slice(0, -end.length) + "Object.assign(formats, { figure, seconds });" +
+  end + "return formats;")({});
+for (const [value, figure, seconds] of JSON.parse(fs.readFileSync("formats.json", "utf8"))) {
+  assert.deepStrictEqual([formats.figure(value), formats.seconds(value)], [figure, seconds], `${value}`);
+}
 assert(drawn > 20, "it draws at once");
 const { timeline, rates, details, range } = elements;
 assert.strictEqual(range.textContent, "the whole run");
@@ -46,7 +53,7 @@ for (let y = 0; y < 500; y += 7) {
   timeline.fire("pointermove", { clientX: middle, clientY: y });
   settle();
 }
-assert.match(details.textContent, /images\/s/);
+assert.match(details.textContent, /at \S+ (ms|s|min)[^,·]*, images\/s: (\S.* \S+, )*delivered [\d,.]+/);
 timeline.fire("pointerdown", { clientX: middle, clientY: 50 });
 timeline.fire("pointermove", { clientX: middle + 200, clientY: 50 });
 settle();

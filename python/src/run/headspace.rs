@@ -22,14 +22,14 @@ impl Run {
         time: Duration,
     ) -> PyResult<String> {
         let _turn = self.turn(py)?;
-        let measured = py.detach(|| self.play(step, convert, time));
+        let measured = py.detach(|| self.run_steps(step, convert, time));
         let headspace = measured.map_err(|why| self.without_batch(why))?;
         let mut figures = serde_json::to_value(&headspace).expect("figures are plain data");
         figures["text"] = describe_headspace(&headspace).into();
         Ok(figures.to_string())
     }
 
-    fn play(&self, step: &Py<PyAny>, convert: &Py<PyAny>, time: Duration) -> Result<Headspace, NoBatch> {
+    fn run_steps(&self, step: &Py<PyAny>, convert: &Py<PyAny>, time: Duration) -> Result<Headspace, NoBatch> {
         let mut state = locked(&self.state);
         let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
         let (ended, mut kept) = (RefCell::new(None), Kept::default());

@@ -32,7 +32,8 @@ impl Rereading {
             return Ok(true);
         }
         Err(format!(
-            "whose checksum was wrong in {READS_MAX} reads over the network, never twice in a row with the same bytes"
+            "arrived damaged in {READS_MAX} reads over the network, and no two reads in a row brought the same bytes; \
+             check the network and this machine's memory"
         ))
     }
 
@@ -69,6 +70,6 @@ mod tests {
         for checksum in 1..READS_MAX {
             assert_eq!(rereading.reads_again(checksum), Ok(true));
         }
-        assert!(rereading.reads_again(READS_MAX).unwrap_err().contains("never twice in a row"));
+        assert!(rereading.reads_again(READS_MAX).unwrap_err().contains("no two reads in a row"));
     }
 }

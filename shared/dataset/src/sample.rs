@@ -36,7 +36,7 @@ pub enum Stored<'a> {
 }
 
 /// Number of a digest's first hexadecimal digits that messages show. In practice they tell any two digests apart.
-pub const BEGINNING_DIGITS: usize = 12;
+const BEGINNING_DIGITS: usize = 12;
 
 /// Returns the first twelve hexadecimal digits of a digest.
 pub fn beginning_of(digest: &[u8]) -> String {
@@ -66,11 +66,6 @@ impl Identity {
     /// Returns the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
-    }
-
-    /// Returns the first twelve hexadecimal digits.
-    pub fn beginning(&self) -> String {
-        beginning_of(&self.0)
     }
 }
 

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use ddlp_l3::{Decoder, Image, Level, Options, PatchSize, encode_at};
+use ddlp_l3::{Image, Level, OpenImage, Options, PatchSize, encode_at};
 
 const ROUNDS: usize = 15;
 
@@ -132,9 +132,9 @@ fn decoders(images: &[Pixels]) -> Vec<Subject<'_>> {
         for level in Level::all() {
             let files = l3(images, patch);
             subjects.push(Subject::new(format!("L3 {side}, {}", level.name()), total(&files), move |number, out| {
-                let decoder = Decoder::open(&files[number]).expect("an image").with_level(level);
-                let stride = decoder.width() * decoder.channels();
-                decoder.decode_region(decoder.index().whole(), out, stride).expect("an intact image");
+                let opened = OpenImage::open(&files[number]).expect("an image").with_level(level);
+                let stride = opened.width() * opened.channels();
+                opened.decode_region(opened.index().whole(), out, stride).expect("an intact image");
             }));
         }
     }

@@ -8,12 +8,12 @@ use crate::{Error, Index, Level, Region};
 
 /// An image in L3 whose bytes lie in memory.
 #[derive(Clone, Debug)]
-pub struct Decoder<'a> {
+pub struct OpenImage<'a> {
     index: Index,
     bytes: &'a [u8],
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> OpenImage<'a> {
     /// Reads the index of the image that `bytes` are.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl<'a> Decoder<'a> {
         Ok(Self { index, bytes })
     }
 
-    /// Makes the decoder use a set of vector instructions. Every set gives the same pixels.
+    /// Chooses the vector instructions for decoding. Every set gives the same pixels.
     pub fn with_level(mut self, level: Level) -> Self {
         self.index = self.index.with_level(level);
         self
@@ -100,7 +100,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Returns an error as [`Decoder::decode_region`] does, or if `pieces` have other lengths.
+    /// Returns an error as [`OpenImage::decode_region`] does, or if `pieces` have other lengths.
     pub fn decode_region(
         &self,
         region: Region,

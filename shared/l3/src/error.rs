@@ -7,13 +7,13 @@ use crate::Region;
 #[non_exhaustive]
 pub enum Error {
     /// The bytes do not begin with the magic number.
-    #[error("the bytes are no L3 image: they begin with {0:02x?}")]
+    #[error("not an L3 image: its first bytes are {0:02x?}")]
     NotL3([u8; 4]),
     /// The format has another version.
     #[error("the L3 image has version {0}; this program reads version 1")]
     Version(u8),
     /// A field of the header has an impossible value.
-    #[error("the header of the L3 image says {field} {value}")]
+    #[error("the header of the L3 image is invalid: {field} is {value}")]
     Header {
         /// The field's name.
         field: &'static str,
@@ -57,7 +57,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The region is empty, or not inside the image.
-    #[error("the region {region} is empty or reaches over the image of {width}×{height}")]
+    #[error("the region {region} is empty or extends beyond the image of {width}×{height}")]
     Outside {
         /// The region.
         region: Region,

@@ -48,11 +48,11 @@ impl Header {
             return Err(Error::Version(header.version));
         }
         let fields = [
-            ("a number of channels of", u64::from(header.channels), matches!(header.channels, 1 | 3)),
-            ("a patch side of", u64::from(header.side), SIDES.contains(&header.side.into())),
-            ("a reserved byte of", u64::from(header.reserved), header.reserved == 0),
-            ("a width of", u64::from(header.width.get()), header.width.get() > 0),
-            ("a height of", u64::from(header.height.get()), header.height.get() > 0),
+            ("the number of channels", u64::from(header.channels), matches!(header.channels, 1 | 3)),
+            ("the patch side", u64::from(header.side), SIDES.contains(&header.side.into())),
+            ("the reserved byte", u64::from(header.reserved), header.reserved == 0),
+            ("the width", u64::from(header.width.get()), header.width.get() > 0),
+            ("the height", u64::from(header.height.get()), header.height.get() > 0),
         ];
         match fields.into_iter().find(|&(.., is_valid)| !is_valid) {
             Some((field, value, _)) => Err(Error::Header { field, value }),

@@ -1,6 +1,6 @@
 //! L3: lossless 8-bit RGB and gray images, cut into patches that decode in parallel and by region.
 //!
-//! [`encode`] makes the bytes of an image; [`Decoder`] gives back its pixels, or those of a [`Region`]. [`Index`] is
+//! [`encode`] makes the bytes of an image; [`OpenImage`] gives back its pixels, or those of a [`Region`]. [`Index`] is
 //! the part of the bytes that names the place of each patch: a reader that has it can fetch the patches of a region,
 //! and decode the region from them. docs/l3.md describes the format bit by bit.
 //!
@@ -32,7 +32,7 @@ mod planes;
 mod predict;
 mod region;
 
-pub use decode::Decoder;
+pub use decode::OpenImage;
 pub use encode::{Options, PatchSize, encode, encode_at};
 pub use error::Error;
 pub use image::Image;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::stages::{Checkpoints, Cut, Depth, Stages};
+use ddlp_pixels::stages::{Checkpoints, Cut, Depth, SingleStages};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, synthetic};
 
 /// MCUs between checkpoints.
@@ -36,7 +36,7 @@ fn folder(path: &Path) -> Vec<Vec<u8>> {
 }
 
 fn jpeg(criterion: &mut Criterion) {
-    let mut stages = Stages::default();
+    let mut stages = SingleStages::default();
     let mut images = std::env::var_os("DDLP_PHOTOS").map_or_else(generated, |path| folder(Path::new(&path)));
     images.retain(|image| stages.takes(image));
     let mut group = criterion.benchmark_group("jpeg");

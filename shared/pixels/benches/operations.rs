@@ -7,7 +7,7 @@ use ddlp_pixels::ops::{
     RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize,
     RandomRotation, RandomSolarize, RandomVerticalFlip,
 };
-use ddlp_pixels::stages::Stages;
+use ddlp_pixels::stages::SingleStages;
 use ddlp_pixels::warp::Interpolation;
 use ddlp_pixels::{CompiledPipeline, Draw, Pipeline, synthetic};
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn each(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("operations");
     group.sample_size(100).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     let image = synthetic::photo(SIDE, SIDE, 1);
-    let (mut stages, mut out) = (Stages::default(), vec![0; image.len()]);
+    let (mut stages, mut out) = (SingleStages::default(), vec![0; image.len()]);
     for (name, mut operations) in operations() {
         operations.push(RandomCrop::to(SIDE).into());
         let pipeline = CompiledPipeline::of(&Pipeline::of(operations)).expect("a valid pipeline");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::draw::{Draw, Rng};
 use ddlp_pixels::ops::{Operation, RandomResizedCrop};
-use ddlp_pixels::stages::{Cut, Stages};
+use ddlp_pixels::stages::{Cut, SingleStages};
 use ddlp_pixels::{DType, ImageLayout, Normalize, Normalizer, Pipeline, Shape, synthetic};
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
@@ -39,7 +39,7 @@ fn resize(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("resize");
     let (crops, operation) = (200, Operation::from(RandomResizedCrop::to(SIDE)));
     group.throughput(Throughput::Elements(crops)).sample_size(20).measurement_time(Duration::from_secs(5));
-    let mut stages = Stages::default();
+    let mut stages = SingleStages::default();
     let mut other = Other::default();
     let mut out = vec![0; (SIDE * SIDE * 3) as usize];
     for (name, size) in [("500x375", (500, 375)), ("768x512", (768, 512)), ("2000x1500", (2000, 1500))] {

@@ -19,7 +19,7 @@ use crate::steps::Steps;
 use crate::warp::Interpolation;
 
 /// Decoders and scratch memory.
-pub struct Stages {
+pub struct SingleStages {
     libjpeg: Object,
     baseline: BaselineDecoder,
     band: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Stages {
 /// A rectangle of an image: x, y, width, height.
 pub type Cut = (u32, u32, u32, u32);
 
-impl Default for Stages {
+impl Default for SingleStages {
     fn default() -> Self {
         Self {
             libjpeg: Object::new(),
@@ -44,7 +44,7 @@ impl Default for Stages {
     }
 }
 
-impl Stages {
+impl SingleStages {
     fn size(&mut self, file: &[u8]) -> (u32, u32) {
         let header = self.libjpeg.open(file, Limits::default(), false).expect("a good file").header;
         (header.width, header.height)

@@ -311,7 +311,10 @@ fn a_drive_with_another_dataset_is_refused_with_both_identities() {
     let other = Photos::new(20);
     let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
     let error = scene.builder(Strategy::Mte, other_agent.url()).build().expect_err("refused");
-    let identity = |photos: &Photos| ddlp_dataset::open(&photos.pack()).unwrap().identity().beginning();
+    let identity = |photos: &Photos| {
+        let dataset = ddlp_dataset::open(&photos.pack()).unwrap();
+        ddlp_dataset::beginning_of(dataset.identity().as_bytes())
+    };
     let text = chain(&error);
     assert!(text.contains(&identity(&scene.photos)) && text.contains(&identity(&other)), "{text}");
 }

@@ -77,12 +77,13 @@ fn a_configuration_is_a_regular_file_of_bounded_size() {
 #[test]
 fn values_out_of_range_are_refused() {
     type Change = fn(&mut ServeArgs);
-    let changes: [Change; 8] = [
+    let changes: [Change; 9] = [
         |args| args.throttle = Some(0.0),
         |args| args.throttle = Some(1.5),
         |args| args.throttle = Some(f64::NAN),
         |args| args.slots = Some(0),
         |args| args.slot_bytes = Some(0),
+        |args| args.slot_bytes = Some(12_287),
         |args| args.threads = Some(0),
         |args| args.results = Some("fd:x".into()),
         |args| args.dataset = None,
@@ -90,6 +91,13 @@ fn values_out_of_range_are_refused() {
     for (number, change) in changes.into_iter().enumerate() {
         assert!(args(change).is_err(), "case {number}");
     }
+}
+
+#[test]
+fn a_slot_holds_at_least_one_pixel() {
+    let refused = geometry(None, Some(1)).unwrap_err().to_string();
+    assert_eq!(refused, "--slot-bytes 1: expected 12288 to 17179869184");
+    assert_eq!(geometry(None, Some(12_288)).unwrap().slot_bytes, 12_288);
 }
 
 #[test]

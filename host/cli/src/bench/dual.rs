@@ -7,7 +7,7 @@ use super::table;
 use crate::cores::{self, CoreList};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
-use crate::run::{parse_throttle, pipeline};
+use crate::run::{parse_positive, parse_throttle, pipeline};
 use crate::wrong::wrong;
 use crate::{Ending, machine, text};
 use anyhow::{Context, bail};
@@ -45,7 +45,7 @@ pub struct DualArgs {
     )]
     batch_size: u32,
     /// Samples per run; a smaller dataset is repeated
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_positive)]
     samples: u64,
     /// Number of rounds; figures are medians over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]

@@ -66,16 +66,16 @@ pub struct RunArgs {
     pub last: Option<Last>,
     /// Samples per epoch: the dataset is repeated or cut to this number [default: those of the dataset]
     #[arg(
-        long, visible_alias = "samples", value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+        long, visible_alias = "samples", value_name = "N", value_parser = parse_positive,
         help_heading = "Job"
     )]
     pub epoch_samples: Option<u64>,
     /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
-    /// In place of a run, measure for about S seconds what training would gain if loading were free: play steps of
-    /// --step-ms with loaded batches and with batches from memory by turns, and say which stage bounds training, and
-    /// what to change. --json writes the figures [default: no; S is 10 if it is not given]
+    /// Instead of a run, measure for about S seconds how much faster training would be if loading were free.
+    /// Alternates steps of --step-ms with loaded batches and with batches from memory, then names the stage that
+    /// bounds training and what to change. --json writes the figures [default: off; S is 10 if not given]
     #[arg(
         long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "10",
         value_parser = parse_seconds, requires = "step_ms", help_heading = "Job",
@@ -149,10 +149,7 @@ pub struct RunArgs {
     )]
     pub world_size: Option<u32>,
     /// Stop after this many batches [default: never]
-    #[arg(
-        long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
-        help_heading = "Ranks and resuming"
-    )]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "Ranks and resuming")]
     pub stop_after: Option<u64>,
     /// Write the state of the run, for --resume: at its end, and during the run as often as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
@@ -300,6 +297,11 @@ fn parse_strategy(text: &str) -> Result<Strategy, String> {
     text.parse().map_err(|_| "a strategy is cpu, csd, mte, wrr or ordered".to_string())
 }
 
+/// Parses a number that must not be 0.
+pub fn parse_positive(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number: &u64| *number > 0).ok_or_else(|| "expected 1 or more".into())
+}
+
 fn parse_milliseconds(text: &str) -> Result<f64, String> {
     parse_number(text, 0.0, 86_400_000.0, "a number of milliseconds")
 }
@@ -444,6 +446,7 @@ mod tests {
         ] {
             assert!(parse(&wrong).is_err(), "{wrong:?}");
         }
+        assert!(parse(&["--epoch-samples", "0"]).unwrap_err().contains("expected 1 or more"));
     }
 
     #[test]

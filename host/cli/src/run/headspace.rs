@@ -17,7 +17,7 @@ pub const EPOCHS: u32 = u32::MAX;
 /// Fails if the options fit no measurement.
 pub fn check(args: &RunArgs) -> anyhow::Result<()> {
     if args.headspace.is_some() && args.step_ms <= 0.0 {
-        wrong!("--headspace compares loading with a step of training: give the step's time, --step-ms above 0");
+        wrong!("--headspace needs the time of a training step: give --step-ms above 0");
     }
     Ok(())
 }
@@ -31,7 +31,7 @@ pub fn measure(
     given: &Given,
 ) -> anyhow::Result<Ending> {
     if !args.quiet {
-        eprintln!("measures for about {}, with loading and without by turns", text::seconds(seconds));
+        eprintln!("measuring for about {}, alternately with and without loading", text::seconds(seconds));
     }
     let step = Duration::from_secs_f64(args.step_ms / 1000.0);
     let train = |_: &_| {

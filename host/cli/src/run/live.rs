@@ -273,9 +273,7 @@ fn line(course: &Course) -> String {
 
 /// Says that the drive that holds the dataset does not answer, with the drive's name as that of a prong.
 fn silence_text(silence: &str) -> String {
-    let short = |word: &str| if word.starts_with("tcp://") { text::prong_name(word) } else { word.to_owned() };
-    let words: Vec<String> = silence.split(' ').map(short).collect();
-    format!("the CPU waits: {}", text::message(&words.join(" ")))
+    format!("the CPU waits: {}", text::fault(silence))
 }
 
 #[cfg(test)]

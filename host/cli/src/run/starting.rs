@@ -33,7 +33,7 @@ impl Starting {
 
 fn line(drive: &str, waited: Duration) -> String {
     format!(
-        "waiting for the drive {drive} to open its dataset: {} s so far; the run ends if the drive does not answer",
+        "waiting for the drive {drive} to answer, for {} s so far; if the drive stays silent, the run ends",
         waited.as_secs()
     )
 }

@@ -3,6 +3,7 @@
 //! Dropping the folder removes it. If a killed process left one, the next process that makes the same folder removes
 //! it; a lock tells whether its owner is still at work.
 
+use crate::output;
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::Mode;
@@ -29,8 +30,9 @@ impl Partial {
         partial.push(name);
         partial.push(".partial");
         let path = target.with_file_name(partial);
-        let lock = claim(&path).with_context(|| {
-            format!("cannot make the folder {}: if there is a file or a link of that name, remove it", path.display())
+        let lock = claim(&path).map_err(|error| {
+            let why = refusal(&path, &error);
+            anyhow::Error::new(error).context(why)
         })?;
         let Some(lock) = lock else { bail!("another process is making {}", target.display()) };
         Ok(Self { path, target, is_moved: false, _lock: lock })
@@ -54,6 +56,20 @@ impl Drop for Partial {
         if !self.is_moved {
             let _ = fs::remove_dir_all(&self.path);
         }
+    }
+}
+
+/// Explains why a folder cannot be made, and what to do.
+fn refusal(path: &Path, error: &io::Error) -> String {
+    let (shown, folder) = (path.display(), output::folder(path).display());
+    if fs::symlink_metadata(path).is_ok() {
+        return format!("cannot make the folder {shown}: something of that name is there; remove it");
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            format!("you may not write in {folder}: name another folder")
+        }
+        _ => format!("cannot make the folder {shown}"),
     }
 }
 
@@ -123,5 +139,18 @@ mod tests {
         fs::write(&partial, "a file").unwrap();
         assert!(Partial::create(&target).is_err());
         assert_eq!(fs::read(home.path().join("elsewhere/kept")).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn only_what_is_there_is_to_be_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, folder) = (home.path().join(".photos.partial"), home.path().display());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(refusal(&path, &denied), format!("you may not write in {folder}: name another folder"));
+        assert_eq!(refusal(Path::new(".none.partial"), &denied), "you may not write in .: name another folder");
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(refusal(&path, &full), format!("cannot make the folder {}", path.display()));
+        fs::write(&path, "a file").unwrap();
+        assert!(refusal(&path, &denied).ends_with("remove it"));
     }
 }

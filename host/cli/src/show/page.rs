@@ -5,9 +5,6 @@ use ddlp_pixels::encode;
 use ddlp_report::Escaped;
 use std::fmt::Write;
 
-/// Least width of an image on the page, in pixels.
-const SHOWN_WIDTH_MIN: u32 = 128;
-
 const STYLE: &str = "\
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5rem; color: #222; background: #fff }
 table { border-collapse: collapse }
@@ -28,7 +25,7 @@ pub fn html(sheet: &Sheet, args: &ShowArgs) -> anyhow::Result<String> {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
          <style>\n{STYLE}</style></head>\n<body><h1>{title}</h1>\n<table><thead><tr><th>sample</th>"
     );
-    for column in 0..sheet.rows.first().map_or(0, |row| row.images.len()) {
+    for column in 0..sheet.columns() {
         write!(page, "<th>{}</th>", Escaped(&Sheet::heading(column)))?;
     }
     page.push_str("</tr></thead><tbody>\n");
@@ -47,7 +44,7 @@ pub fn html(sheet: &Sheet, args: &ShowArgs) -> anyhow::Result<String> {
 fn cell(page: &mut String, sheet: &Sheet, image: &SheetImage) -> anyhow::Result<()> {
     match image {
         Ok(pixels) => {
-            let scale = SHOWN_WIDTH_MIN.div_ceil(sheet.width);
+            let scale = sheet.scale();
             let png = base64(&encode::png(pixels, sheet.width, sheet.height)?);
             let (width, height) = (sheet.width * scale, sheet.height * scale);
             write!(page, "<td><img width={width} height={height} alt=\"\" src=\"data:image/png;base64,{png}\"></td>")?;

@@ -4,8 +4,6 @@ use super::{JPEG_QUALITY, JpegOptions, Sheet, SheetImage, encode, font};
 
 /// Space around images and between them, in pixels.
 const GAP: u32 = 6;
-/// Least width of an image in the picture, in pixels: smaller ones are enlarged.
-const SHOWN_WIDTH_MIN: u32 = 128;
 const BACKGROUND: [u8; 3] = [255; 3];
 const TEXT: [u8; 3] = [60; 3];
 const WRONG: [u8; 3] = [160, 0, 0];
@@ -21,8 +19,7 @@ pub struct Picture {
 
 /// Draws a sheet.
 pub fn draw(sheet: &Sheet) -> anyhow::Result<Picture> {
-    let columns = sheet.rows.iter().map(|row| row.images.len()).max().unwrap_or(0) as u32;
-    let scale = SHOWN_WIDTH_MIN.div_ceil(sheet.width);
+    let (columns, scale) = (sheet.columns() as u32, sheet.scale());
     let (wide, high) = (sheet.width * scale, sheet.height * scale);
     let line = font::HEIGHT + GAP;
     let width = GAP + columns * (wide + GAP);

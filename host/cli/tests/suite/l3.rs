@@ -15,8 +15,11 @@ fn an_image_comes_back_whole_and_in_part() {
     let folder = home.path();
     let (file, pixels) = ppm(100, 70);
     fs::write(folder.join("in.ppm"), &file).unwrap();
-    succeed(folder, "l3 encode in.ppm a.l3");
-    succeed(folder, "l3 decode a.l3 back.ppm");
+    let said = succeed(folder, "l3 encode in.ppm a.l3");
+    assert!(said.starts_with("a.l3: ") && said.ends_with(" % of the pixels' bytes)\n"), "{said}");
+    let said = succeed(folder, "l3 decode a.l3 back.ppm");
+    assert_eq!(said, "back.ppm: 100×70, 21.0 kB\n");
+    assert_eq!(succeed(folder, "l3 encode in.ppm /dev/null"), "");
     let back = fs::read(folder.join("back.ppm")).unwrap();
     assert!(back.starts_with(b"P6") && back.ends_with(&pixels));
     succeed(folder, "l3 decode a.l3 a.png --threads 1");
@@ -48,12 +51,12 @@ fn what_cannot_be_done_is_refused() {
     let said = refuse(folder, "l3 decode a.l3 b.png --region 0,0,10");
     assert!(said.contains("four whole numbers"), "{said}");
     let failures = [
-        ("l3 encode text b.l3", "no PNG, BMP, PPM, PGM or WebP image"),
+        ("l3 encode text b.l3", "not a PNG, BMP, PPM, PGM or WebP image"),
         ("l3 encode photo.jpg b.l3", "`ddlp pack` stores JPEGs as they are"),
         ("l3 encode wide.pgm b.l3", "more than 8 bits"),
         ("l3 encode none.png b.l3", "cannot read none.png"),
-        ("l3 decode a.l3 b.png --region 0,0,10,1", "reaches over the image of 9×9"),
-        ("l3 decode in.ppm b.png", "the bytes are no L3 image"),
+        ("l3 decode a.l3 b.png --region 0,0,10,1", "extends beyond the image of 9×9"),
+        ("l3 decode in.ppm b.png", "not an L3 image: its first bytes are"),
         ("l3 info damaged.l3", "patch 0 of the L3 image is damaged"),
     ];
     for (command, expected) in failures {

@@ -4,6 +4,7 @@ mod absence;
 mod l3;
 mod outputs;
 mod packs;
+mod show;
 mod states;
 
 use ddlp_pixels::encode::{JpegOptions, jpeg};

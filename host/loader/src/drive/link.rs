@@ -7,7 +7,7 @@ use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYT
 use ddlp_csd::program::{DriveProgram, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
-use ddlp_dataset::{Identity, ability_name, beginning_of, beginnings};
+use ddlp_dataset::{Identity, ability_name, beginnings};
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
@@ -171,9 +171,9 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<Agree
         let [found, wanted] = [identity.dataset, expected.dataset].map(Identity::from_bytes);
         let [found, wanted] = beginnings([&found, &wanted]);
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: the identity of the drive's begins with {found}, that of this run's with \
-             {wanted}; let the drive serve the file that this run names (`ddlp inspect` prints a file's identity; a \
-             pack of the same source in another form has another one)"
+            "it holds another dataset: the identity of its dataset begins with {found}, that of this run's dataset \
+             with {wanted}; serve this run's file from the drive (`ddlp inspect` prints a file's identity; packs of \
+             one source in different forms have different identities)"
         )));
     }
     let agreed = expected.program.agree(&identity.abilities);
@@ -199,12 +199,15 @@ fn explain(Disagreement { needed, found }: &Disagreement, agent: &str) -> String
         None => {
             format!("its ddlp-device {agent} lacks {needs}, which this run needs: this ddlp {own} has it; {remedy}")
         }
-        Some(found) => format!(
-            "it makes other pixels: {needs} differs between its ddlp-device {agent}, whose digest begins with {}, and \
-             this ddlp {own}, whose digest begins with {}; {remedy}",
-            beginning_of(&found.digest),
-            beginning_of(&needed.digest)
-        ),
+        Some(found) => {
+            let [found, needed] =
+                [found, needed].map(|ability| format!("{:032x}", u128::from_be_bytes(ability.digest)));
+            let [found, needed] = beginnings([&found, &needed]);
+            format!(
+                "it makes other pixels: {needs} differs between its ddlp-device {agent}, whose digest begins with \
+                 {found}, and this ddlp {own}, whose digest begins with {needed}; {remedy}"
+            )
+        }
     }
 }
 
@@ -259,7 +262,7 @@ mod tests {
         assert!(lacks(0x0200).unwrap_err().contains("lacks the decoder of JPEG files"));
         let differs = |at: usize| check(&move |list| list[at].digest = [0xAB; 16]);
         let said = differs(2).unwrap_err();
-        let own = beginning_of(&abilities()[2].digest);
+        let own = ddlp_dataset::beginning_of(&abilities()[2].digest);
         for part in ["the operation RandomResizedCrop differs", "with abababababab", &own, env!("CARGO_PKG_VERSION")] {
             assert!(said.contains(part), "{part}: {said}");
         }
@@ -269,7 +272,10 @@ mod tests {
     #[test]
     fn another_dataset_is_refused_with_what_to_compare_and_to_do() {
         let said = check_identity(&identity(4, 8192), &expected([0xAB; 32])).unwrap_err().to_string();
-        assert!(said.contains("drive's begins with 000000000000, that of this run's with abababababab;"), "{said}");
+        assert!(
+            said.contains("dataset begins with 000000000000, that of this run's dataset with abababababab;"),
+            "{said}"
+        );
         assert!(said.contains("ddlp inspect"), "{said}");
     }
 

@@ -297,8 +297,7 @@ impl DriveProng {
             let slots = self.slots.table.count();
             let remedy = if self.access.is_local() { "" } else { "; start its agent with a larger --slots" };
             core.recorder.note(format!(
-                "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has \
-                 slots{remedy}"
+                "the drive waited for a result slot: its {slots} slots limit the tail to {slots} batches{remedy}"
             ));
         }
     }

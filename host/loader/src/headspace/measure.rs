@@ -1,4 +1,4 @@
-//! Plays windows of training with loaded batches and with batches from memory, by turns.
+//! Runs intervals of training with loaded batches and with batches from memory, alternately.
 
 use super::stages::{Counters, StageSums, Stages};
 use crate::batch::Batch;
@@ -7,11 +7,11 @@ use crate::loader::{Loader, Waiting};
 use crate::state::LoaderState;
 use std::time::{Duration, Instant};
 
-/// Pairs of windows.
+/// Pairs of intervals.
 const ROUNDS: usize = 5;
-/// Least number of steps of a window.
+/// Least number of steps of an interval.
 const STEPS_MIN: u64 = 4;
-/// Most batches that are copied for the windows without loading, and most bytes of their images.
+/// Most batches that are copied for the intervals without loading, and most bytes of their images.
 const COPIES_MAX: usize = 4;
 const COPIED_BYTES_MAX: usize = 256 << 20;
 
@@ -28,24 +28,24 @@ impl From<LoaderError> for Ended {
     }
 }
 
-/// A window with loading and its neighbour with batches from memory.
+/// An interval with loading and its neighbour with batches from memory.
 pub(super) struct Round {
-    pub loading: Window,
-    pub memory: Window,
+    pub loading: Interval,
+    pub memory: Interval,
 }
 
-/// What was done in a window.
+/// What was done in an interval.
 #[derive(Default)]
-pub(super) struct Window {
+pub(super) struct Interval {
     pub images: u64,
     pub steps: usize,
-    /// Length of the window.
+    /// Length of the interval.
     pub seconds: f64,
     /// Time within steps.
     pub stepping_s: f64,
 }
 
-impl Window {
+impl Interval {
     /// Returns the images per second.
     pub fn rate(&self) -> f64 {
         self.images as f64 / self.seconds
@@ -68,14 +68,15 @@ pub(super) struct Measurement<'l, S, G> {
     go_on: G,
     /// Copies of batches.
     copies: Vec<Batch>,
-    /// Steps before a window with loading: as many as there are batches that were prepared before the loader rested.
+    /// Steps before an interval with loading: as many as there are batches that were prepared before the loader
+    /// was paused.
     settling: u64,
     sums: StageSums,
 }
 
 impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S, G> {
-    /// Plays all windows.
-    pub fn play(loader: &'l mut Loader, time: Duration, step: S, go_on: G) -> Result<(Vec<Round>, Stages), Ended> {
+    /// Runs all intervals.
+    pub fn run(loader: &'l mut Loader, time: Duration, step: S, go_on: G) -> Result<(Vec<Round>, Stages), Ended> {
         let (start, buffers) = (loader.state(), loader.engine.target.count() as u64);
         let mut measurement = Self {
             loader,
@@ -91,22 +92,22 @@ impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S,
         let (left, least) = (measurement.left, STEPS_MIN + 2);
         if left < least {
             return Err(Ended::Failed(LoaderError::Options(format!(
-                "a headspace needs at least {least} batches, and this run has {left} left: give it more `epochs`, or \
-                 a smaller `batch_size`"
+                "measuring the headspace takes at least {least} batches, but this run has {left} left: give the run \
+                 more `epochs`, or a smaller `batch_size`"
             ))));
         }
         measurement.settling = buffers.min(left - STEPS_MIN - 1);
         measurement.copy_batches()?;
-        let window = time / (2 * ROUNDS as u32);
+        let interval = time / (2 * ROUNDS as u32);
         let mut rounds = Vec::new();
         for number in 0..ROUNDS {
             // The order changes, so that a machine that becomes slower or faster favours neither.
             rounds.push(if number % 2 == 0 {
-                let loading = measurement.with_loading(window)?;
-                Round { loading, memory: measurement.with_copies(window)? }
+                let loading = measurement.with_loading(interval)?;
+                Round { loading, memory: measurement.with_copies(interval)? }
             } else {
-                let memory = measurement.with_copies(window)?;
-                Round { loading: measurement.with_loading(window)?, memory }
+                let memory = measurement.with_copies(interval)?;
+                Round { loading: measurement.with_loading(interval)?, memory }
             });
         }
         let stages = measurement.sums.stages(measurement.loader);
@@ -123,7 +124,9 @@ impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S,
             let copy = self.take()?.into_owned()?;
             if copy.is_empty() && self.copies.is_empty() {
                 return Err(Ended::Failed(LoaderError::Options(
-                    "a headspace needs batches with samples, and this rank's share of the next batch has none".into(),
+                    "measuring the headspace takes batches with samples, but this rank's share of the next batch is \
+                     empty: use a larger `batch_size` or fewer ranks"
+                        .into(),
                 )));
             }
             bytes += copy.images().bytes().map_err(LoaderError::from)?.len();
@@ -138,57 +141,57 @@ impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S,
         Ok(())
     }
 
-    /// Plays a window with batches as the loader delivers them.
-    fn with_loading(&mut self, time: Duration) -> Result<Window, Ended> {
+    /// Runs an interval with batches as the loader delivers them.
+    fn with_loading(&mut self, time: Duration) -> Result<Interval, Ended> {
         if self.left <= self.settling + STEPS_MIN {
             self.go_to(&self.start.clone())?;
         }
-        // The first of these batches come from an earlier window's look-ahead, so their samples were read before.
-        let mut settling = Window::default();
+        // The first of these batches come from an earlier interval's look-ahead, so their samples were read before.
+        let mut settling = Interval::default();
         while (settling.steps as u64) < self.settling {
             self.load_and_step(&mut settling)?;
         }
         let before = Counters::of(self.loader);
-        let (begun, mut window) = (Instant::now(), Window::default());
-        while self.left > 1 && ((window.steps as u64) < STEPS_MIN || begun.elapsed() < time) {
+        let (begun, mut interval) = (Instant::now(), Interval::default());
+        while self.left > 1 && ((interval.steps as u64) < STEPS_MIN || begun.elapsed() < time) {
             self.sums.asked(self.loader);
-            self.load_and_step(&mut window)?;
+            self.load_and_step(&mut interval)?;
         }
-        window.seconds = begun.elapsed().as_secs_f64();
-        self.sums.add(&before, &Counters::of(self.loader), &window);
-        Ok(window)
+        interval.seconds = begun.elapsed().as_secs_f64();
+        self.sums.add(Counters::of(self.loader).since(before), &interval);
+        Ok(interval)
     }
 
-    /// Plays a window with copies of batches, while the loader rests.
-    fn with_copies(&mut self, time: Duration) -> Result<Window, Ended> {
+    /// Runs an interval with copies of batches, while the loader is paused.
+    fn with_copies(&mut self, time: Duration) -> Result<Interval, Ended> {
         // Its threads end, and begin again with the next request.
         self.go_to(&self.loader.state())?;
         let copies = std::mem::take(&mut self.copies);
-        let mut played = copies.iter().cycle();
-        let mut step = |window: &mut Window| self.step(played.next().expect("at least one"), window);
-        step(&mut Window::default())?;
-        let (begun, mut window) = (Instant::now(), Window::default());
-        while (window.steps as u64) < STEPS_MIN || begun.elapsed() < time {
-            step(&mut window)?;
+        let mut cycled = copies.iter().cycle();
+        let mut step = |interval: &mut Interval| self.step(cycled.next().expect("at least one"), interval);
+        step(&mut Interval::default())?;
+        let (begun, mut interval) = (Instant::now(), Interval::default());
+        while (interval.steps as u64) < STEPS_MIN || begun.elapsed() < time {
+            step(&mut interval)?;
         }
-        window.seconds = begun.elapsed().as_secs_f64();
+        interval.seconds = begun.elapsed().as_secs_f64();
         self.copies = copies;
-        Ok(window)
+        Ok(interval)
     }
 
-    fn load_and_step(&mut self, window: &mut Window) -> Result<(), Ended> {
+    fn load_and_step(&mut self, interval: &mut Interval) -> Result<(), Ended> {
         let batch = self.take()?;
-        self.step(&batch, window)
+        self.step(&batch, interval)
     }
 
-    fn step(&mut self, batch: &Batch, window: &mut Window) -> Result<(), Ended> {
+    fn step(&mut self, batch: &Batch, interval: &mut Interval) -> Result<(), Ended> {
         let begun = Instant::now();
         if !(self.step)(batch) {
             return Err(Ended::GaveUp);
         }
-        window.stepping_s += begun.elapsed().as_secs_f64();
-        window.steps += 1;
-        window.images += batch.len() as u64;
+        interval.stepping_s += begun.elapsed().as_secs_f64();
+        interval.steps += 1;
+        interval.images += batch.len() as u64;
         Ok(())
     }
 
@@ -199,7 +202,7 @@ impl<'l, S: FnMut(&Batch) -> bool, G: FnMut(Waiting) -> bool> Measurement<'l, S,
         Ok(batch)
     }
 
-    /// Moves the loader, whose threads then rest until the next request.
+    /// Moves the loader, whose threads then pause until the next request.
     fn go_to(&mut self, state: &LoaderState) -> Result<(), Ended> {
         if self.loader.engine.is_stopped() {
             return Err(Ended::GaveUp);

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 /// Share of the time from which a stage counts as busy throughout.
 const BUSY: f64 = 0.75;
-/// Share of the threads' time from which waiting for a core, or for a disk, counts.
+/// Share of the threads' time from which waiting for a core, or for a disk or a network, counts.
 const WAITS: f64 = 0.25;
-/// Time of a step beside the loader, relative to its time alone, from which the loader slows training.
+/// Time of a step while the loader works, relative to its time while the loader is paused, from which the loader slows
+/// training.
 const SLOWED: f64 = 1.05;
 /// Mean number of free buffers below which the loader lacks buffers.
 const FREE_BUFFERS: f64 = 0.5;
@@ -107,10 +108,10 @@ impl Bound {
                 let slows_steps = headspace.step_s > headspace.step_from_memory_s * SLOWED;
                 say(
                     slows_steps && threads > 1,
-                    format!("give the loader fewer `threads` than {threads}, so that training has a core"),
+                    format!("give the loader fewer than {threads} `threads`, so that training has a core of its own"),
                 );
                 say(!slows_steps && threads > cores, format!("use a thread for each core: `threads={cores}`"));
-                say(!slows_steps && threads <= cores, "let no other program use these cores".into());
+                say(!slows_steps && threads <= cores, "run no other program on these cores".into());
                 say(no_drive, other_machine);
                 say(!no_drive, "move the drive's work to another machine, or to cores of its own (`drives`)".into());
             }
@@ -133,7 +134,7 @@ impl Bound {
                     blocks && threads < more,
                     format!("let more threads wait for the disk: `threads={more}` instead of {threads}"),
                 );
-                say(no_drive, "let a drive read and prepare beside its data (`drives`)".into());
+                say(no_drive, "let a drive prepare part of the batches, where its data lies (`drives`)".into());
                 say(true, "move the dataset to a faster disk".into());
             }
             Self::Fetching => {
@@ -146,12 +147,12 @@ impl Bound {
                 say(true, "add a drive, or give this one more threads (`drives`)".into());
             }
             Self::Buffers => {
-                say(true, format!("give the loader more `buffers` than {buffers}"));
-                say(true, "let go of batches earlier: a batch that training keeps holds a buffer".into());
+                say(true, format!("give the loader more than {buffers} `buffers`"));
+                say(true, "drop batches earlier: each batch that training keeps occupies a buffer".into());
             }
             Self::Unclear => {
                 say(threads < cores, format!("try `threads={cores}` instead of {threads}"));
-                say(true, format!("try more `buffers` than {buffers}"));
+                say(true, format!("try more than {buffers} `buffers`"));
             }
         }
         changes.truncate(CHANGES_MAX);

@@ -1,10 +1,10 @@
-//! A headspace: it plays steps, and leaves the loader where it was.
+//! A headspace: it runs steps, and leaves the loader where it was.
 
 use super::{SAMPLES, cifar, loader};
 use ddlp_host::{Headspace, Loader, LoaderError};
 use std::time::Duration;
 
-/// A short measurement: its windows have the least number of steps.
+/// A short measurement: its intervals have the least number of steps.
 const TIME: Duration = Duration::from_millis(10);
 
 fn positions(loader: &mut Loader) -> Vec<(u32, u32)> {
@@ -19,7 +19,7 @@ fn measured(loader: &mut Loader) -> Headspace {
 #[test]
 fn a_loader_goes_on_where_it_was() {
     let folder = cifar();
-    // A run of 16 batches, which a measurement plays several times over.
+    // A run of 16 batches, through which a measurement goes several times.
     let mut run = loader(&folder).epochs(2).build().unwrap();
     let taken: Vec<_> = run.by_ref().take(3).map(|batch| batch.unwrap().index()).collect();
     assert_eq!(taken, [0, 1, 2]);
@@ -30,7 +30,7 @@ fn a_loader_goes_on_where_it_was() {
     let all: Vec<_> = (0..2).flat_map(|epoch| (0..8).map(move |index| (epoch, index))).collect();
     assert_eq!(positions(&mut run), all[3..]);
     let images = run.report().images;
-    assert!(images > 2 * SAMPLES as u64, "the figures count the batches that were played: {images}");
+    assert!(images > 2 * SAMPLES as u64, "the figures count the batches of the measurement: {images}");
 }
 
 #[test]

@@ -10,12 +10,14 @@ fn a_drive_is_named_by_its_address() {
 }
 
 #[test]
-fn a_fault_leaves_the_address_to_the_name_beside_it() {
+fn addresses_in_messages_are_short_and_keep_what_follows_them() {
     let at = "tcp://127.0.0.1:4420/nqn.2014-08.x:uuid:1";
-    assert_eq!(fault(&format!("no connection to {at}: reset")), "no connection: reset");
-    assert_eq!(fault(&format!("no answer from {at} to Execute within 30s")), "no answer to Execute within 30s");
-    assert_eq!(fault(&format!("{at} broke the protocol: x")), "broke the protocol: x");
-    assert_eq!(fault("its agent cannot be started again"), "its agent cannot be started again");
+    let said = short_addresses(&format!("no connection to {at}: reset"));
+    assert_eq!(said, "no connection to 127.0.0.1:4420: reset");
+    let said = short_addresses(&format!("no answer from {at} to Execute within 30s"));
+    assert_eq!(said, "no answer from 127.0.0.1:4420 to Execute within 30s");
+    assert_eq!(short_addresses(&format!("{at}, {at}; x\u{7}")), "127.0.0.1:4420, 127.0.0.1:4420; x\u{fffd}");
+    assert_eq!(short_addresses("its agent: cannot be started again;"), "its agent: cannot be started again;");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) struct L3;
 
 impl Form for L3 {
     /// The index and the extents of a sample of which a part was read.
-    type Notes = Option<Part>;
+    type Notes = Option<PartRead>;
 
     const OPTION: Option<PackOption> =
         Some(PackOption::Format("the pixels of lossless images in L3, of which a crop decodes only its part"));
@@ -54,11 +54,12 @@ impl Form for L3 {
         let &IndexRecord { length, width, height, detail_length, .. } = record;
         if length == 0 || width == 0 || height == 0 || detail_length == 0 {
             return Err(format!(
-                "{length} bytes of patches and an index of {detail_length} are no image of {width} x {height}"
+                "an image of {width} x {height} cannot have {length} bytes of patches and {detail_length} bytes of \
+                 index"
             ));
         }
         if matches!(record.verdict, StoredVerdict::Rejected(_)) {
-            return Err("its form is that of decoded samples".to_owned());
+            return Err("it was rejected, but its form stores only decoded samples".to_owned());
         }
         Ok(())
     }
@@ -72,7 +73,7 @@ impl Form for L3 {
         header: &Header,
         read: &[u8],
         plan: &mut SamplePlan<'_>,
-        notes: &mut Option<Part>,
+        notes: &mut Option<PartRead>,
         more: &mut Reads,
     ) -> Result<Next, Unusable> {
         let first = Self::first_bytes(header);
@@ -85,7 +86,7 @@ impl Form for L3 {
             *notes = None;
             return Ok(Next::Render);
         }
-        let part = notes.insert(Part::of(header, index, plan)?);
+        let part = notes.insert(PartRead::of(header, index, plan)?);
         part.extents
             .iter()
             .for_each(|extent| more.add(header.detail.start + extent.start..header.detail.start + extent.end));
@@ -96,7 +97,7 @@ impl Form for L3 {
         header: &Header,
         read: &'a [u8],
         _: &mut SamplePlan<'_>,
-        notes: &'a Option<Part>,
+        notes: &'a Option<PartRead>,
     ) -> Result<Source<'a>, PixelError> {
         let (index, patches) = read.split_at(header.detail_bytes());
         let decoder: &dyn FormDecoder = match notes {
@@ -124,19 +125,19 @@ impl FormDecoder for L3 {
         memory: BandMemory<'_>,
         sink: Sink<'_>,
     ) -> Result<(), PixelError> {
-        Part::whole(image.detail, (image.width, image.height))?.read(image, rect, memory, sink)
+        PartRead::whole(image.detail, (image.width, image.height))?.read(image, rect, memory, sink)
     }
 }
 
 /// The part of an L3 image that was read.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartRead {
     index: Index,
     /// Where the bytes lie in the image, whose index comes first. They follow each other in memory.
     extents: Vec<Range<u64>>,
 }
 
-impl Part {
+impl PartRead {
     /// Reads the index of an image of this size, all of whose patches are there.
     fn whole(index: &[u8], (width, height): (u32, u32)) -> Result<Self, PixelError> {
         let (read, index_bytes) = (Index::read(index).map_err(error_of)?, index.len() as u64);
@@ -147,7 +148,9 @@ impl Part {
         }
         let (columns, rows) = (read.width(), read.height());
         Err(PixelError::Malformed {
-            message: format!("{index_bytes} bytes with an index of {columns}x{rows} pixels, not {width}x{height}"),
+            message: format!(
+                "the index of {index_bytes} bytes is for an image of {columns}x{rows} pixels, not of {width}x{height}"
+            ),
         })
     }
 
@@ -168,21 +171,21 @@ impl Part {
 
     /// Returns a piece of an image.
     fn bytes_of<'a>(&self, image: &FormImage<'a>, piece: Range<u64>) -> Result<&'a [u8], PixelError> {
+        let missing = || PixelError::Malformed { message: format!("bytes {piece:?} are missing from {image:?}") };
         let mut before = 0;
         for Range { start, end } in self.extents.iter().cloned() {
             if start <= piece.start && piece.end <= end {
                 let bytes = image.bytes.get((before + piece.start - start) as usize..);
                 let bytes = bytes.and_then(|bytes| bytes.get(..(piece.end - piece.start) as usize));
-                return bytes
-                    .ok_or_else(|| PixelError::Malformed { message: format!("{piece:?} is not in {image:?}") });
+                return bytes.ok_or_else(missing);
             }
             before += end - start;
         }
-        Err(PixelError::Malformed { message: format!("{piece:?} was not read of {image:?}") })
+        Err(missing())
     }
 }
 
-impl FormDecoder for Part {
+impl FormDecoder for PartRead {
     fn read(
         &self,
         image: &FormImage<'_>,

@@ -36,7 +36,7 @@ impl Form for Raw {
             return Err(format!("{detail_length} bytes of checksums for {height} rows"));
         }
         if matches!(record.verdict, StoredVerdict::Rejected(_)) {
-            return Err("its form is that of decoded samples".to_owned());
+            return Err("it was rejected, but its form stores only decoded samples".to_owned());
         }
         Ok(())
     }

@@ -202,7 +202,7 @@ impl Store {
             match rereading.reads_again(came) {
                 Ok(true) => {}
                 Ok(false) => return Ok(judged),
-                Err(problem) => return Err(io::Error::other(BlocksError::Momentary(format!("the index, {problem}")))),
+                Err(problem) => return Err(io::Error::other(BlocksError::Momentary(format!("the index {problem}")))),
             }
         }
     }

@@ -4,10 +4,10 @@ use super::SampleError;
 use super::bytes::{BytesRead, SampleBytes};
 use super::times::Watch;
 use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
+use crate::pack::BlocksError;
 use crate::rereading::Rereading;
 use crate::{Corrupt, Dataset, Header, Location, ReadError, Reads, Unavailable};
 use ddlp_pixels::{Limits, PixelError, PlanMemory, Rendered, SamplePlan, Source, large_turn};
-use nix::errno::Errno;
 use std::sync::LazyLock;
 use std::{fmt, io, mem, slice};
 
@@ -157,8 +157,8 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         dataset.check_damage()?;
         rereading.reads_again(crc32c::crc32c(bytes)).map_err(|problem| {
             let location = dataset.location(index);
-            let what = format!("sample {} ({location}), {problem},", dataset.name(index));
-            let source = io::Error::from(Errno::EREMOTEIO);
+            let what = format!("sample {} ({location})", dataset.name(index));
+            let source = io::Error::other(BlocksError::Momentary(format!("it {problem}")));
             Unavailable::Io { what, path: location.file, source }.into()
         })
     }

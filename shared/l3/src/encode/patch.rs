@@ -7,7 +7,7 @@ use crate::planes::{self, MAX_SIDE, Planes, Row};
 use crate::predict::{self, Predictor, WithEdges};
 
 /// A plane whose rows have their edges beside them.
-type Plane = [WithEdges; MAX_SIDE];
+type EdgedPlane = [WithEdges; MAX_SIDE];
 
 /// Encodes a patch.
 #[inline(always)]
@@ -20,7 +20,8 @@ pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
         let plain = [with_edges(red, shape), with_edges(blue, shape)];
         let minus_green = |plane| with_edges(&color::minus_green(plane, green, shape.height), shape);
         let differences = [minus_green(red), minus_green(blue)];
-        let cost = |planes: &[Plane; 2]| planes.iter().map(|plane| cost(plane, Predictor::Top, shape)).sum::<usize>();
+        let cost =
+            |planes: &[EdgedPlane; 2]| planes.iter().map(|plane| cost(plane, Predictor::Top, shape)).sum::<usize>();
         let (color, [first, last]) = match cost(&plain) <= cost(&differences) {
             true => (Color::Plain, plain),
             false => (Color::MinusGreen, differences),
@@ -42,7 +43,7 @@ pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
 }
 
 #[inline(always)]
-fn with_edges(plane: &planes::Plane, shape: &Shape) -> Plane {
+fn with_edges(plane: &planes::Plane, shape: &Shape) -> EdgedPlane {
     let mut with_edges = [[0; MAX_SIDE + 2]; MAX_SIDE];
     for (with_edges, row) in with_edges.iter_mut().zip(plane).take(shape.height) {
         *with_edges = predict::with_edges(row, shape.width - 1);
@@ -52,14 +53,14 @@ fn with_edges(plane: &planes::Plane, shape: &Shape) -> Plane {
 
 /// Returns the predictor with which a plane takes the fewest bytes.
 #[inline(always)]
-fn cheapest(plane: &Plane, shape: &Shape) -> Predictor {
+fn cheapest(plane: &EdgedPlane, shape: &Shape) -> Predictor {
     let cost = |&predictor: &Predictor| cost(plane, predictor, shape);
     Predictor::ALL.into_iter().min_by_key(cost).expect("there are predictors")
 }
 
 /// Returns the bytes that the fields of a plane take.
 #[inline(always)]
-fn cost(plane: &Plane, predictor: Predictor, shape: &Shape) -> usize {
+fn cost(plane: &EdgedPlane, predictor: Predictor, shape: &Shape) -> usize {
     let pair = |y| {
         let (rows, codes) = pair(plane, predictor, shape, y);
         rows * ones(&codes).count_ones() as usize
@@ -69,7 +70,13 @@ fn cost(plane: &Plane, predictor: Predictor, shape: &Shape) -> usize {
 
 /// Appends a plane's widths and fields.
 #[inline(always)]
-fn pack<F: Fields>(plane: &Plane, predictor: Predictor, shape: &Shape, all_widths: &mut Vec<u8>, fields: &mut Vec<u8>) {
+fn pack<F: Fields>(
+    plane: &EdgedPlane,
+    predictor: Predictor,
+    shape: &Shape,
+    all_widths: &mut Vec<u8>,
+    fields: &mut Vec<u8>,
+) {
     for y in (0..shape.height).step_by(ROWS) {
         let (rows, codes) = pair(plane, predictor, shape, y);
         let widths = ones(&codes).to_le_bytes().map(|ones| ones.count_ones() as u8);
@@ -91,7 +98,7 @@ fn pack<F: Fields>(plane: &Plane, predictor: Predictor, shape: &Shape, all_width
 
 /// Returns how many rows the pair that begins with row `y` has, and their codes. Codes beyond the patch are 0.
 #[inline(always)]
-fn pair(plane: &Plane, predictor: Predictor, shape: &Shape, y: usize) -> (usize, [Row; ROWS]) {
+fn pair(plane: &EdgedPlane, predictor: Predictor, shape: &Shape, y: usize) -> (usize, [Row; ROWS]) {
     let rows = ROWS.min(shape.height - y);
     let mut codes = [[0; MAX_SIDE]; ROWS];
     for (codes, y) in codes.iter_mut().zip(y..shape.height) {

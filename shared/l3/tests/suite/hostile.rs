@@ -1,11 +1,11 @@
 //! Damaged and hostile bytes give an error.
 
-use ddlp_l3::{Decoder, Error, HEADER_BYTES, Image, Index, PatchSize};
+use ddlp_l3::{Error, HEADER_BYTES, Image, Index, OpenImage, PatchSize};
 
 use crate::images::{Pixels, Random};
 
 fn decode(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    Decoder::open(bytes)?.decode(1)
+    OpenImage::open(bytes)?.decode(1)
 }
 
 fn sample() -> Vec<u8> {
@@ -71,11 +71,11 @@ fn an_error_names_what_is_wrong() {
         bytes[position] = byte;
         decode(&with_right_checksums(bytes)).unwrap_err().to_string()
     };
-    assert_eq!(error(0, b'P'), "the bytes are no L3 image: they begin with [50, 44, 4c, 33]");
+    assert_eq!(error(0, b'P'), "not an L3 image: its first bytes are [50, 44, 4c, 33]");
     assert_eq!(error(4, 2), "the L3 image has version 2; this program reads version 1");
-    assert_eq!(error(5, 4), "the header of the L3 image says a number of channels of 4");
-    assert_eq!(error(6, 48), "the header of the L3 image says a patch side of 48");
-    assert_eq!(error(8, 0), "the header of the L3 image says a width of 0");
+    assert_eq!(error(5, 4), "the header of the L3 image is invalid: the number of channels is 4");
+    assert_eq!(error(6, 48), "the header of the L3 image is invalid: the patch side is 48");
+    assert_eq!(error(8, 0), "the header of the L3 image is invalid: the width is 0");
     assert_eq!(error(HEADER_BYTES, 1), "patch 0 of the L3 image is invalid: no patch of its size has its length");
     assert_eq!(error(HEADER_BYTES + 1, 1), "patch 0 of the L3 image is invalid: no patch of its size has its length");
     assert_eq!(error(PATCH, 7), "patch 0 of the L3 image is invalid: its predictor is unknown");

@@ -1,6 +1,6 @@
 //! A region has the pixels of that part of the image, and needs only the bytes that the index names.
 
-use ddlp_l3::{Decoder, Error, HEADER_BYTES, Index, Level, PatchSize, Region};
+use ddlp_l3::{Error, HEADER_BYTES, Index, Level, OpenImage, PatchSize, Region};
 
 use crate::images::{KINDS, Pixels, Random};
 
@@ -30,13 +30,13 @@ fn a_region_has_the_pixels_of_the_image() {
         let size = (random.below(250) + 1, random.below(250) + 1);
         let pixels = Pixels::random(number % KINDS, size, [1, 3][number % 2], &mut random);
         let bytes = pixels.encoded([PatchSize::Side32, PatchSize::Side64][number / 2 % 2]);
-        let decoder = Decoder::open(&bytes).unwrap();
+        let opened = OpenImage::open(&bytes).unwrap();
         for _ in 0..10 {
             let region = random_region(&pixels, &mut random);
             let stride = region.width * pixels.channels + random.below(20);
             for level in Level::all() {
                 let mut decoded = vec![UNTOUCHED; stride * region.height];
-                decoder.clone().with_level(level).decode_region(region, &mut decoded, stride).unwrap();
+                opened.clone().with_level(level).decode_region(region, &mut decoded, stride).unwrap();
                 let expected = cropped(&pixels, region, stride);
                 assert!(decoded == expected, "image {number} of {size:?}, region {region}, {}", level.name());
             }
@@ -87,10 +87,10 @@ fn pieces_are_the_patches_that_the_region_touches() {
 fn impossible_requests_are_errors() {
     let pixels = Pixels::random(3, (50, 40), 3, &mut Random::new(4));
     let bytes = pixels.encoded(PatchSize::Side32);
-    let decoder = Decoder::open(&bytes).unwrap();
+    let opened = OpenImage::open(&bytes).unwrap();
     let mut target = vec![0; 50 * 40 * 3];
     let mut error = |x, y, width, height, bytes: usize, stride| {
-        decoder.decode_region(Region { x, y, width, height }, &mut target[..bytes], stride).unwrap_err()
+        opened.decode_region(Region { x, y, width, height }, &mut target[..bytes], stride).unwrap_err()
     };
     let outside = [(0, 0, 51, 1), (0, 0, 1, 41), (50, 0, 1, 1), (0, 0, 0, 1), (0, 0, 1, 0), (usize::MAX, 0, 2, 1)];
     for (x, y, width, height) in outside {
@@ -100,9 +100,9 @@ fn impossible_requests_are_errors() {
     assert_eq!(error(0, 0, 50, 40, 5999, 150), length("memory for the pixels", 6000, 5999));
     assert_eq!(error(0, 0, 50, 40, 6000, 149), length("stride of the pixels", 150, 149));
     assert!(matches!(error(0, 0, 50, 40, 6000, usize::MAX), Error::Length { .. }));
-    let whole = decoder.index().whole();
-    let few = decoder.index().decode_region(whole, &[&bytes], &mut target, 150).unwrap_err();
+    let whole = opened.index().whole();
+    let few = opened.index().decode_region(whole, &[&bytes], &mut target, 150).unwrap_err();
     assert_eq!(few, length("pieces for the region", 2, 1));
-    let other = decoder.index().decode_region(whole, &[&bytes, &bytes], &mut target, 150).unwrap_err();
+    let other = opened.index().decode_region(whole, &[&bytes, &bytes], &mut target, 150).unwrap_err();
     assert!(matches!(other, Error::Length { what: "piece of the L3 image", .. }));
 }

@@ -1,6 +1,6 @@
 //! What the decoder returns is what the encoder was given.
 
-use ddlp_l3::{Decoder, Level, Options, PatchSize};
+use ddlp_l3::{Level, OpenImage, Options, PatchSize};
 use proptest::prelude::*;
 
 use crate::images::{KINDS, Pixels, Random};
@@ -9,10 +9,10 @@ const SIZES: [PatchSize; 2] = [PatchSize::Side32, PatchSize::Side64];
 
 fn check(pixels: &Pixels, patch: PatchSize) {
     let bytes = pixels.encoded(patch);
-    let decoder = Decoder::open(&bytes).expect("an encoder's bytes");
-    assert_eq!([decoder.width(), decoder.height(), decoder.channels()], [pixels.width, pixels.height, pixels.channels]);
+    let opened = OpenImage::open(&bytes).expect("an encoder's bytes");
+    assert_eq!([opened.width(), opened.height(), opened.channels()], [pixels.width, pixels.height, pixels.channels]);
     for level in Level::all() {
-        let decoded = decoder.clone().with_level(level).decode(1).expect("intact patches");
+        let decoded = opened.clone().with_level(level).decode(1).expect("intact patches");
         assert!(decoded == pixels.bytes, "{patch:?}, {}", level.name());
         let options = Options { patch, threads: 1 };
         assert!(ddlp_l3::encode_at(level, pixels.image(), options) == bytes, "{patch:?}, {}", level.name());
@@ -56,7 +56,7 @@ fn threads_change_neither_bytes_nor_pixels() {
     for threads in [0, 2, 3, 10, 11, 1000] {
         let options = Options { patch: PatchSize::Side32, threads };
         assert!(ddlp_l3::encode(pixels.image(), options) == bytes, "{threads} threads");
-        let decoded = Decoder::open(&bytes).unwrap().decode(threads).unwrap();
+        let decoded = OpenImage::open(&bytes).unwrap().decode(threads).unwrap();
         assert!(decoded == pixels.bytes, "{threads} threads");
     }
 }
@@ -68,7 +68,7 @@ fn the_smaller_patches_are_chosen() {
         [PatchSize::Side32, PatchSize::Side64, PatchSize::Smaller].map(|patch| pixels.encoded(patch));
     assert_eq!(smaller.len(), small.len().min(large.len()));
     check(&pixels, PatchSize::Smaller);
-    let side = |pixels: &Pixels| Decoder::open(&pixels.encoded(PatchSize::BySize)).unwrap().index().patch_side();
+    let side = |pixels: &Pixels| OpenImage::open(&pixels.encoded(PatchSize::BySize)).unwrap().index().patch_side();
     let constant = |size| Pixels::new(size, 1, |_, _, _| 7);
     assert_eq!([(1, 1), (32, 32), (33, 8), (8, 33)].map(|size| side(&constant(size))), [32, 32, 64, 64]);
 }

@@ -1,4 +1,4 @@
-//! The shape of an operation that has one effect, which never differs, with a probability.
+//! Defines operations that apply one fixed effect with a probability.
 
 /// Makes the type of an operation whose only parameter is the probability of its effect. `p` has a default.
 macro_rules! by_chance {

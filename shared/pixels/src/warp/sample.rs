@@ -38,9 +38,9 @@ impl View<'_> {
         (row * i64::from(self.columns) + column) as usize * 3
     }
 
-    /// Returns the values of a pixel, of the one to its right, of the one below it, and of the one to the right of the
-    /// latter: each in the lower bytes, red in the lowest. Returns `None` if one of them lies outside the image, or if
-    /// the last one is the last of all: its values are read with the byte behind them.
+    /// Returns the pixel at x and y and its neighbours to the right, below, and below right, each with red in the
+    /// lowest byte. Returns `None` if one of them lies outside the image, or if the last is the image's last pixel:
+    /// each read takes one byte beyond the pixel.
     #[inline(always)]
     fn corners(&self, x: i64, y: i64) -> Option<[u32; 4]> {
         // A place below 0 is a large number without a sign.

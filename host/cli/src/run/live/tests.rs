@@ -53,10 +53,10 @@ fn course(now: Progress) -> Course {
 #[test]
 fn a_silent_drive_is_named_and_does_not_change_the_time_left() {
     let silence =
-        "the drive tcp://10.0.0.7:4420/nqn.x has not answered for 12 s; without an answer, the run ends in 48 s";
+        "the drive tcp://10.0.0.7:4420/nqn.x has not answered for 12 s; the run ends in 48 s unless the drive answers";
     let now = Progress { elapsed_s: 20.0, silent_s: 12.0, silence: Some(silence.into()), ..progress() };
-    let said =
-        "the CPU waits: the drive 10.0.0.7:4420 has not answered for 12 s; without an answer, the run ends in 48 s";
+    let said = "the CPU waits: the drive 10.0.0.7:4420 has not answered for 12 s; the run ends in 48 s unless the \
+                drive answers";
     let silent = course(now.clone());
     assert!(line(&silent).ends_with(said), "{}", line(&silent));
     let after = course(Progress { silence: None, ..now });

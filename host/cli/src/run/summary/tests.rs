@@ -82,7 +82,7 @@ fn recoveries_do_not_count_as_faults_and_slots_are_listed_beside_the_memory() {
     };
     assert_eq!(fault_count(&report), 1);
     let text = describe(&report, None);
-    assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: no connection: reset\n"), "{text}");
+    assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: no connection to 127.0.0.1:4420: reset\n"), "{text}");
     assert!(text.contains("recovery after 1.00 s: 127.0.0.1:4420: the drive works again\n"), "{text}");
     assert!(text.contains("0.68 MB allocated, and 617 MB of result slots"), "{text}");
     assert!(text.contains("2.00 s for 1,000 images") && text.contains("490 more not delivered"), "{text}");
