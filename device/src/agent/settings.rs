@@ -237,8 +237,10 @@ fn geometry(slots: Option<u32>, slot_bytes: Option<u64>) -> Result<Geometry> {
     };
     let asked = slot_bytes.unwrap_or(bytes_of(samples, height, width) as u64);
     let (least, most) = (bytes_of(1, 1, 1) as u64, ddlp_csd::slot::SLOT_BYTES_MAX);
-    ensure!((least..=most).contains(&asked), "--slot-bytes {asked}: expected {least} to {most}");
-    Ok(Geometry { slots, slot_bytes: asked.next_multiple_of(BLOCK_BYTES as u64) })
+    // A slot consists of whole blocks.
+    let slot_bytes = asked.min(most + 1).next_multiple_of(BLOCK_BYTES as u64);
+    ensure!(slot_bytes >= least && asked <= most, "--slot-bytes {asked}: expected {least} to {most}");
+    Ok(Geometry { slots, slot_bytes })
 }
 
 fn threads(asked: Option<usize>) -> Result<usize> {

@@ -30,9 +30,9 @@ enum Cause {
 impl Given {
     /// Adds advice to an error that ends a run.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
-        if let LoaderError::Unavailable(why) = &error {
-            let remedy = remedy(why);
-            let problem = anyhow::Error::from(error);
+        if let LoaderError::Unavailable(why) = error {
+            let remedy = remedy(&why);
+            let problem = anyhow::Error::from(why);
             return anyhow!("{problem:#}\n{remedy}; --resume continues from the last state that --state-out wrote");
         }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {

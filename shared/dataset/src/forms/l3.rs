@@ -157,6 +157,11 @@ impl PartRead {
     /// Returns the part that a plan needs.
     fn of(header: &Header, index: &[u8], plan: &mut SamplePlan<'_>) -> Result<Self, PixelError> {
         let Self { index, mut extents } = Self::whole(index, header.size)?;
+        let (stored, described) = (header.bytes.end - header.detail.start, index.image_bytes());
+        if stored != described {
+            let message = format!("the index is of an image of {described} bytes, but {stored} are stored");
+            return Err(PixelError::Malformed { message });
+        }
         extents.clear();
         if let Some(rect) = plan.rect(header.size, header.orientation)? {
             for piece in index.pieces(region_of(rect)).map_err(error_of)? {
