@@ -21,6 +21,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 pipeline: Pipeline::imagenet_val(),
                 policy: CorruptPolicy::Skip,
                 shuffle: seed % 2 == 0,
+                portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
             }),
         })
     })
@@ -75,6 +76,23 @@ fn a_plan_of_version_2_is_of_a_run_that_shuffles() {
 }
 
 #[test]
+fn a_plan_of_version_3_is_replayed_only_if_an_epoch_has_each_sample_once() {
+    let run = (Strategy::Cpu, LastBatch::Drop, 0u32, 1u32, Pipeline::imagenet_val(), CorruptPolicy::Skip, false);
+    let plan = of_version(3, (7u64, [3u8; 32], 20u64, 10u64, 2u32, two_batches(), Some(run)));
+    let recorded = plan.run.clone().expect("it names its options");
+    assert!(!recorded.shuffle && recorded.portions.is_empty());
+    let of_dataset = |samples| {
+        let portions = vec![Portion { samples, taken: 20 }];
+        Plan { run: Some(PlannedRun { portions, ..recorded.clone() }), ..plan.clone() }
+    };
+    plan.check_is_for(&of_dataset(20)).unwrap();
+    let refused = plan.check_is_for(&of_dataset(15)).unwrap_err().to_string();
+    assert!(refused.contains("an earlier version of DDLP chose, this run has 20 of 15 samples"), "{refused}");
+    let refused = of_dataset(15).check_is_for(&of_dataset(16)).unwrap_err().to_string();
+    assert!(refused.contains("epochs of 20 of 15 samples, this run has 20 of 16 samples"), "{refused}");
+}
+
+#[test]
 fn a_batch_named_twice_is_refused() {
     let plan =
         Plan { batches: 2, epochs: vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (0, 1)] }], ..Plan::default() };
@@ -95,6 +113,7 @@ fn a_plan_of_another_run_is_named() {
         pipeline: Pipeline::imagenet_val(),
         policy: CorruptPolicy::Fail,
         shuffle: false,
+        portions: vec![Portion { samples: 60, taken: 60 }],
     };
     let in_order = Plan { run: Some(in_order), ..run.clone() };
     // A plan of version 1 names no options, but its run shuffles.

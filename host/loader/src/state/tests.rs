@@ -11,6 +11,7 @@ fn state() -> LoaderState {
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
+        portions: vec![Portion { samples: 100, taken: 100 }],
         batch_size: 10,
         last: LastBatch::Short,
         strategy: Strategy::Ordered,
@@ -41,6 +42,7 @@ fn other_runs_and_impossible_batches_are_refused() {
         LoaderState { pipeline: Some(Pipeline::imagenet_val()), ..state() },
         LoaderState { policy: Some(CorruptPolicy::Fail), ..state() },
         LoaderState { epoch_samples: 99, ..state() },
+        LoaderState { portions: vec![Portion { samples: 200, taken: 100 }], ..state() },
         LoaderState { batch_size: 9, ..state() },
         LoaderState { last: LastBatch::Drop, ..state() },
         LoaderState { delivered: vec![10], ..state() },
@@ -66,8 +68,24 @@ fn a_state_without_pipeline_and_policy_is_understood() {
     let text = r#"{"version":2,"seed":1,"dataset":"ab","program":"12","epoch_samples":100,"batch_size":10,
         "last":"Short","strategy":"Ordered","world":2,"epochs":3,"epoch":1,"delivered":[0,1,2]}"#;
     let old: LoaderState = serde_json::from_str(text).unwrap();
-    assert_eq!(old, LoaderState { pipeline: None, policy: None, ..state() });
+    assert_eq!(old, LoaderState { pipeline: None, policy: None, portions: vec![], ..state() });
     assert_eq!(old.check_fits(&state(), 10), Ok(()));
     let other = LoaderState { program: "34".into(), ..state() };
     assert_eq!(old.check_fits(&other, 10), Err(StateError::OtherProgram));
+    let repeated = LoaderState { portions: vec![Portion { samples: 60, taken: 100 }], ..state() };
+    let refused = old.check_fits(&repeated, 10).unwrap_err().to_string();
+    let expected = "epochs of the samples that an earlier version of DDLP chose, this run has 100 of 60 samples";
+    assert!(refused.contains(expected), "{refused}");
+}
+
+#[test]
+fn other_weights_of_a_mix_are_named() {
+    let mix = |taken: [u64; 2]| {
+        let portions = taken.map(|taken| Portion { samples: 80, taken }).to_vec();
+        LoaderState { portions, ..state() }
+    };
+    let refused = mix([70, 30]).check_fits(&mix([60, 40]), 10).unwrap_err().to_string();
+    let expected =
+        "with epochs of 70 of 80 samples and 30 of 80 samples, this run has 60 of 80 samples and 40 of 80 samples:";
+    assert!(refused.contains(expected), "{refused}");
 }

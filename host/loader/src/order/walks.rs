@@ -1,0 +1,179 @@
+//! Endless walks over the parts of a dataset.
+//!
+//! A walk takes a part's samples in passes. Each pass is a permutation of the part, which seed and pass determine, or
+//! the order of the dataset if the run does not shuffle. Epoch `e` takes as many samples of each walk as the part's
+//! portion says, from where epoch `e − 1` stopped. So every sample of a part is taken once before any is taken again,
+//! whatever the length of an epoch, and epochs of the same length as the dataset are permutations of the dataset.
+
+use ddlp_dataset::Part;
+use ddlp_pixels::draw::Rng;
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// Stream of the draws that shuffle the portions of an epoch together. Each part's passes use the stream of the part's
+/// number.
+const MIX_STREAM: u32 = u32::MAX;
+
+/// Samples of a part of the dataset, and how many of them an epoch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Portion {
+    /// Samples of the part.
+    pub samples: u64,
+    /// Samples that each epoch takes of the part.
+    pub taken: u64,
+}
+
+/// Divides an epoch of `samples` samples among the parts of a dataset by their weights. Each part gets the whole samples
+/// of its share, and the parts with the largest remainders get one more.
+///
+/// # Errors
+///
+/// Says which part would get no sample.
+pub(crate) fn portions_of(parts: &[Part], samples: u64) -> Result<Vec<Portion>, String> {
+    // Weights up to the largest float have a finite sum this way.
+    let largest = parts.iter().map(|part| part.weight).fold(0.0, f64::max);
+    let sum: f64 = parts.iter().map(|part| part.weight / largest).sum();
+    let shares: Vec<f64> = parts.iter().map(|part| part.weight / largest / sum * samples as f64).collect();
+    let mut taken: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
+    let mut by_remainder: Vec<usize> = (0..parts.len()).collect();
+    by_remainder.sort_by(|&a, &b| shares[b].fract().total_cmp(&shares[a].fract()));
+    let left = samples - taken.iter().sum::<u64>();
+    for &part in by_remainder.iter().cycle().take(left as usize) {
+        taken[part] += 1;
+    }
+    if let Some(empty) = taken.iter().position(|&taken| taken == 0) {
+        return Err(format!(
+            "an epoch of {samples} samples has no sample of {}: give it more weight, make epochs longer \
+             (`epoch_samples`), or leave it out",
+            parts[empty].name
+        ));
+    }
+    Ok(parts.iter().zip(taken).map(|(part, taken)| Portion { samples: part.samples, taken }).collect())
+}
+
+/// Returns whether two runs take the same samples in each epoch, if one of them `recorded` these portions. A run of an
+/// earlier build recorded none.
+pub(crate) fn is_same_epoch(recorded: &[Portion], actual: &[Portion]) -> bool {
+    match recorded {
+        [] => matches!(actual, [whole] if whole.taken == whole.samples),
+        _ => recorded == actual,
+    }
+}
+
+/// Returns in words what an epoch takes of each part.
+pub(crate) fn described(portions: &[Portion]) -> String {
+    if portions.is_empty() {
+        return "the samples that an earlier version of DDLP chose".into();
+    }
+    let described = portions.iter().map(|portion| format!("{} of {} samples", portion.taken, portion.samples));
+    described.collect::<Vec<_>>().join(" and ")
+}
+
+/// The walks over all parts of a dataset.
+#[derive(Debug)]
+pub(crate) struct Walks {
+    /// `None` if the run does not shuffle.
+    seed: Option<u64>,
+    portions: Vec<Portion>,
+}
+
+impl Walks {
+    /// Walks over parts of together at most `u32::MAX` samples, of which epochs take at most `u32::MAX`.
+    pub fn new(seed: Option<u64>, portions: Vec<Portion>) -> Self {
+        Self { seed, portions }
+    }
+
+    /// Returns the portions that each epoch takes.
+    pub fn portions(&self) -> &[Portion] {
+        &self.portions
+    }
+
+    /// Returns a number that is greater than all sample ids: the samples of the dataset for each pass that an epoch may
+    /// touch.
+    pub fn id_limit(&self) -> u64 {
+        let passes = |portion: &Portion| {
+            let whole = portion.taken / portion.samples;
+            if portion.taken.is_multiple_of(portion.samples) { whole } else { whole + 2 }
+        };
+        self.portions.iter().map(passes).max().unwrap_or_default() * self.dataset_samples()
+    }
+
+    /// Returns the sample ids of an epoch. The sample at `index` of the dataset has the id `index` in the first pass of
+    /// its part that the epoch touches, and in each further pass an id that is greater by the samples of the dataset. So
+    /// a sample that occurs twice in an epoch has two ids, and thus two draws.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses memory.
+    pub fn sample_ids(&self, epoch: u32) -> io::Result<Vec<u64>> {
+        let dataset_samples = self.dataset_samples();
+        let mut ids = room(self.portions.iter().map(|portion| portion.taken).sum())?;
+        let (mut first_index, mut order) = (0, Vec::new());
+        for (part, portion) in (0..).zip(&self.portions) {
+            let start = u64::from(epoch) * portion.taken;
+            let (mut at, end, first_pass) = (start, start + portion.taken, start / portion.samples);
+            while at < end {
+                let (pass, from) = (at / portion.samples, at % portion.samples);
+                let until = portion.samples.min(from + end - at);
+                let base = first_index + (pass - first_pass) * dataset_samples;
+                match self.seed {
+                    Some(seed) => {
+                        shuffle_pass(&mut order, Rng::for_epoch(seed, pass, part), portion.samples)?;
+                        ids.extend(order[from as usize..until as usize].iter().map(|&index| base + u64::from(index)));
+                    }
+                    None => ids.extend((from..until).map(|index| base + index)),
+                }
+                at += until - from;
+            }
+            first_index += portion.samples;
+        }
+        if let Some(seed) = self.seed
+            && self.portions.len() > 1
+        {
+            shuffle(&mut ids, Rng::for_epoch(seed, epoch.into(), MIX_STREAM));
+        }
+        Ok(ids)
+    }
+
+    fn dataset_samples(&self) -> u64 {
+        self.portions.iter().map(|portion| portion.samples).sum()
+    }
+}
+
+/// Makes `order` the permutation of a pass over `samples` samples.
+fn shuffle_pass(order: &mut Vec<u32>, rng: Rng, samples: u64) -> io::Result<()> {
+    if order.capacity() < samples as usize {
+        *order = room(samples)?;
+    }
+    order.clear();
+    order.extend(0..samples as u32);
+    shuffle(order, rng);
+    Ok(())
+}
+
+/// Shuffles by Fisher–Yates.
+fn shuffle<T>(items: &mut [T], mut rng: Rng) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+}
+
+/// Returns an empty list with room for this many samples.
+fn room<T>(samples: u64) -> io::Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(samples as usize) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(no_memory(samples, samples * size_of::<T>() as u64)),
+    }
+}
+
+fn no_memory(samples: u64, bytes: u64) -> io::Error {
+    let message = format!(
+        "{bytes} bytes for the order of {samples} samples are not available: free some memory, raise the limit of this \
+         process (ulimit -v, the control group), or use shorter epochs (`epoch_samples`)"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, message)
+}
+
+#[cfg(test)]
+mod tests;
