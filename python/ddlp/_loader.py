@@ -140,8 +140,8 @@ class Loader:
         names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
         buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
         window: Look-ahead of the strategy "ordered", in batches.
-        epoch_samples: Samples of an epoch. Each epoch goes on in the dataset where the one before stopped; when all
-            samples have come, they come again in a new order. Default: those of the dataset.
+        epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a ddlp.Mix, each epoch
+            takes this many samples, from where the one before stopped. Default: those of the dataset.
         cores: Cores that the loader's threads may use. Default: any core.
         drive_depth: Batches that one drive has in work at a time.
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.

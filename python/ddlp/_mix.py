@@ -19,7 +19,8 @@ class Mix:
     An epoch takes its share of each dataset, exact to a sample, and shuffles the shares together. Each dataset is
     walked without end: an epoch goes on in it where the one before stopped. When all samples of a dataset have come,
     they come again in a new order, within the same epoch if its share is larger than the dataset. Samples are numbered
-    through all datasets, those of the first one first.
+    through all datasets, those of the first one first. A mix may have one dataset: epochs shorter than it then go
+    through all of it.
 
     If the datasets have different classes, classes of the same name are one class, and labels are those of the mix.
 

@@ -79,7 +79,7 @@ def test_a_mix_resumes_and_has_one_order_on_all_ranks(photos, pack):
 
 def test_epochs_go_on_where_the_one_before_stopped(pack):
     counts = collections.Counter()
-    with loader(pack, epoch_samples=25) as batches:
+    with loader(ddlp.Mix([pack]), epoch_samples=25) as batches:
         for epoch in range(1, 8):
             counts.update(i % SAMPLES for batch in batches for i in batch.sample_ids)
             passes = epoch * 25 // SAMPLES

@@ -270,8 +270,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of samples of an epoch. Each epoch goes on in the dataset where the one before stopped; when all
-    /// samples have come, they come again in a new order. Default: the number of samples in the dataset.
+    /// Sets the number of samples of an epoch: the dataset is repeated or cut to this number. Of a mix
+    /// ([`dataset::mix`](crate::dataset::mix)), each epoch takes this many samples, from where the one before stopped.
+    /// Default: the number of samples in the dataset.
     pub fn epoch_samples(mut self, samples: u64) -> Self {
         self.options.epoch_samples = Some(samples);
         self

@@ -61,7 +61,7 @@ pub(crate) struct RunTask {
     pub seed: u64,
     /// Whether the samples of an epoch are shuffled.
     pub shuffle: bool,
-    /// The walks from which epochs take their samples.
+    /// The samples of every epoch.
     pub walks: Arc<Walks>,
     pub cut: EpochCut,
     /// How images are delivered.

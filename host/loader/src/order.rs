@@ -1,14 +1,12 @@
 //! The order of samples: global, and determined by the seed and the epoch alone.
 //!
-//! Each part of the dataset is walked without end ([`walks`]). An epoch takes the next samples of each walk, in the
-//! order of the walk if there is one part, and shuffled together if there are several. The epoch is cut into global
-//! batches. Each step takes one global batch, and each rank prepares its share of that batch. So the global batches do
+//! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank prepares its share of that batch. So the global batches do
 //! not depend on the number of ranks.
 
 mod walks;
 
 pub use walks::Portion;
-pub(crate) use walks::{Walks, described, is_same_epoch, portions_of};
+pub(crate) use walks::{Walks, described, portions_of};
 
 use crate::schedule::BatchId;
 use std::io;
@@ -80,7 +78,7 @@ pub struct EpochOrder {
 }
 
 impl EpochOrder {
-    /// Takes the samples of an epoch from the walks. Fails if the system refuses memory.
+    /// Makes the order of an epoch. Fails if the system refuses memory.
     pub fn new(walks: &Walks, epoch: u32, cut: EpochCut) -> io::Result<Self> {
         Ok(Self { cut, ids: walks.sample_ids(epoch)? })
     }

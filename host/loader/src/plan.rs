@@ -3,9 +3,8 @@
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
-//! epochs, and of version 3, which lack the portions of an epoch, can still be read: runs of the first two shuffle, and
-//! runs without portions are only replayed if their epochs are permutations of the dataset. Epochs and batches count
-//! from 0.
+//! epochs, and of version 3, which lack the portions of a mix, can still be read: runs of the first two shuffle, and no
+//! run of the three has a mix. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -13,7 +12,7 @@ mod record;
 
 pub(crate) use record::PlanRecord;
 
-use crate::order::{EpochCut, LastBatch, Portion, described, is_same_epoch};
+use crate::order::{EpochCut, LastBatch, Portion, described};
 use crate::schedule::{PlanEpoch, Strategy};
 use bincode::error::DecodeError;
 use ddlp_csd::program::{CorruptPolicy, Program};
@@ -67,7 +66,7 @@ pub struct PlannedRun {
     pub policy: CorruptPolicy,
     /// Whether the run shuffles its epochs; recorded since version 3.
     pub shuffle: bool,
-    /// What an epoch takes of each part of the dataset; recorded since version 4, and empty in earlier ones.
+    /// What an epoch takes of each part of a mix; empty for any other dataset, and before version 4.
     pub portions: Vec<Portion>,
 }
 
@@ -236,11 +235,6 @@ impl Plan {
         }
     }
 
-    /// Returns what an epoch takes of each part of the dataset; nothing if the plan does not record that.
-    fn portions(&self) -> &[Portion] {
-        self.run.as_ref().map_or(&[], |run| &run.portions)
-    }
-
     /// Checks that the plan was recorded with the same batches as `run` has; the epochs of `run` are ignored.
     pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
         if self.dataset != run.dataset {
@@ -260,13 +254,11 @@ impl Plan {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
         }
-        if run.run.is_some() && !is_same_epoch(self.portions(), run.portions()) {
-            let [recorded, actual] = [self, run].map(|plan| described(plan.portions()));
-            return Err(PlanError::OtherRun { field: "epochs of", recorded, actual });
-        }
         let (Some(recorded), Some(actual)) = (&self.run, &run.run) else { return Ok(()) };
         let debug = |recorded: &dyn Debug, actual: &dyn Debug| (format!("{recorded:?}"), format!("{actual:?}"));
-        let (field, (recorded, actual)) = if recorded.last != actual.last {
+        let (field, (recorded, actual)) = if recorded.portions != actual.portions {
+            ("epochs of", (described(&recorded.portions), described(&actual.portions)))
+        } else if recorded.last != actual.last {
             ("last batch", debug(&recorded.last, &actual.last))
         } else if recorded.policy != actual.policy {
             ("policy", debug(&recorded.policy, &actual.policy))

@@ -355,7 +355,9 @@ fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walk
     if samples == 0 || dataset.is_empty() {
         return Err(LoaderError::Options("the epoch has no samples".into()));
     }
-    for (what, samples) in [("an epoch", samples), ("the dataset", dataset.len())] {
+    let parts = dataset.parts();
+    let mix = (!parts.is_empty()).then(|| ("the mix", dataset.len()));
+    for (what, samples) in [Some(("an epoch", samples)), mix].into_iter().flatten() {
         if samples > u64::from(u32::MAX) {
             let most = u32::MAX;
             return Err(LoaderError::Options(format!("{what} has {samples} samples, but at most {most} are possible")));
@@ -374,11 +376,16 @@ fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walk
             cut.batch
         )));
     }
-    let portions = portions_of(&dataset.parts(), samples).map_err(LoaderError::Options)?;
-    Ok((Arc::new(Walks::new(options.shuffle.then_some(options.seed), portions)), cut))
+    let seed = options.shuffle.then_some(options.seed);
+    let walks = if parts.is_empty() {
+        Walks::plain(seed, samples)
+    } else {
+        Walks::of_mix(seed, portions_of(&parts, samples).map_err(LoaderError::Options)?)
+    };
+    Ok((Arc::new(walks), cut))
 }
 
-/// Says in words what an epoch takes of each dataset of a mix.
+/// Says in words what an epoch takes of each dataset of a mix; nothing for any other dataset.
 fn note_of_mix(parts: &[Part], portions: &[Portion]) -> Option<String> {
     let taken = parts.iter().zip(portions).map(|(part, portion)| {
         let (taken, of) = (portion.taken, portion.samples);
@@ -388,7 +395,7 @@ fn note_of_mix(parts: &[Part], portions: &[Portion]) -> Option<String> {
     if parts.len() > PARTS_NAMED {
         named.push(format!("{} more", parts.len() - PARTS_NAMED));
     }
-    (parts.len() > 1).then(|| format!("each epoch takes samples of {}", named.join(", ")))
+    (!parts.is_empty()).then(|| format!("each epoch takes samples of {}", named.join(", ")))
 }
 
 /// Formats a number with its noun.

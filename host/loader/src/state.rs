@@ -2,10 +2,8 @@
 //! ranks.
 //!
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
-//! It may also lack the portions of an epoch; then it fits runs whose epochs are permutations of the dataset, since
-//! earlier builds made other epochs of any other length.
 
-use crate::order::{LastBatch, Portion, described, is_same_epoch};
+use crate::order::{LastBatch, Portion, described};
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::beginnings;
@@ -35,8 +33,8 @@ pub struct LoaderState {
     pub policy: Option<CorruptPolicy>,
     /// Samples of an epoch.
     pub epoch_samples: u64,
-    /// What an epoch takes of each part of the dataset; one part if the dataset is not a mix.
-    #[serde(default)]
+    /// What an epoch takes of each part of a mix; empty for any other dataset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portions: Vec<Portion>,
     /// Samples of a global batch.
     pub batch_size: u64,
@@ -168,9 +166,8 @@ impl LoaderState {
         let pipeline =
             |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.operations));
         let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
-        let has_same_epochs =
-            self.epoch_samples != fresh.epoch_samples || is_same_epoch(&self.portions, &fresh.portions);
-        let portions = |state: &Self| (!has_same_epochs).then(|| described(&state.portions));
+        let is_as_long = self.epoch_samples == fresh.epoch_samples;
+        let portions = |state: &Self| is_as_long.then(|| described(&state.portions));
         let fields = [
             ("seed", number(self.seed), number(fresh.seed)),
             ("shuffle", Some(self.shuffle.to_string()), Some(fresh.shuffle.to_string())),

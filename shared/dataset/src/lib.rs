@@ -102,7 +102,7 @@ impl FetchDepth {
     }
 }
 
-/// A part of a dataset: neighbouring samples, which epochs walk apart from those of other parts.
+/// A dataset of a mix: neighbouring samples, which epochs walk apart from those of other parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// Name for messages.
@@ -127,10 +127,10 @@ pub trait Dataset: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns the parts of the dataset, in the order of their samples. Each epoch walks them apart, and takes of each
-    /// as many samples as its weight says. Only a [`mix::Mix`] has more than one part.
+    /// Returns the parts of a [`mix::Mix`], in the order of their samples. Each epoch walks them apart, and takes of
+    /// each as many samples as its weight says. Any other dataset has no parts.
     fn parts(&self) -> Vec<Part> {
-        vec![Part { name: String::new(), samples: self.len(), weight: 1.0 }]
+        Vec::new()
     }
 
     /// Returns the names of the classes; a label is an index into them.

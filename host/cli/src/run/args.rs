@@ -65,8 +65,8 @@ pub struct RunArgs {
     /// What to do with a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
-    /// Samples per epoch: each epoch goes on in the dataset where the one before stopped, and when all samples have
-    /// come, they come again in a new order [default: those of the dataset]
+    /// Samples per epoch: the dataset is repeated or cut to this number; of a mix, each epoch takes this many samples,
+    /// from where the one before stopped [default: those of the dataset]
     #[arg(
         long, visible_alias = "samples", value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
         help_heading = "Job"

@@ -5,10 +5,8 @@ fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
     EpochCut { samples, batch, last, rank: 0, world: 1 }
 }
 
-/// Returns the order of an epoch that has each sample of a dataset once.
 fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
-    let whole = Portion { samples: cut.samples, taken: cut.samples };
-    EpochOrder::new(&Walks::new(Some(seed), vec![whole]), epoch, cut).expect("memory for a short epoch")
+    EpochOrder::new(&Walks::plain(Some(seed), cut.samples), epoch, cut).expect("memory for a short epoch")
 }
 
 #[test]
@@ -29,7 +27,7 @@ fn the_order_of_a_known_seed_stays() {
 #[test]
 fn without_a_shuffle_samples_come_in_the_order_of_the_dataset() {
     let cut = EpochCut { world: 2, rank: 1, ..cut(10, 4, LastBatch::Pad) };
-    let order = EpochOrder::new(&Walks::new(None, vec![Portion { samples: 10, taken: 10 }]), 5, cut).unwrap();
+    let order = EpochOrder::new(&Walks::plain(None, cut.samples), 5, cut).unwrap();
     assert_eq!((0..3).map(|batch| order.sample_ids(batch)).collect::<Vec<_>>(), [[2, 3], [6, 7], [0, 1]]);
 }
 

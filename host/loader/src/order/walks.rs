@@ -1,20 +1,26 @@
-//! Endless walks over the parts of a dataset.
+//! The samples of each epoch.
 //!
-//! A walk takes a part's samples in passes. Each pass is a permutation of the part, which seed and pass determine, or
-//! the order of the dataset if the run does not shuffle. Epoch `e` takes as many samples of each walk as the part's
-//! portion says, from where epoch `e − 1` stopped. So every sample of a part is taken once before any is taken again,
-//! whatever the length of an epoch, and epochs of the same length as the dataset are permutations of the dataset.
+//! - An epoch of a plain dataset is a permutation of as many samples as it has, which seed and epoch determine. A longer
+//!   epoch repeats the dataset; a shorter one has the dataset's first samples.
+//! - An epoch of a mix takes the next samples of an endless walk over each part, and shuffles them together. A walk takes
+//!   a part's samples in passes; seed and pass determine each pass, a permutation of the part. Epoch `e` takes as many
+//!   samples of each walk as the part's portion says, from where epoch `e − 1` stopped. So every sample of a part is
+//!   taken once before any is taken again, whatever the length of an epoch.
+//!
+//! If the run does not shuffle, the order of the dataset takes the place of every permutation.
 
 use ddlp_dataset::Part;
 use ddlp_pixels::draw::Rng;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// Stream of the draws that shuffle the portions of an epoch together. Each part's passes use the stream of the part's
-/// number.
+/// Stream of the draws that shuffle an epoch of a plain dataset. The passes of a mix use a stream for each part, from
+/// this one on.
+const SHUFFLE_STREAM: u32 = 0;
+/// Stream of the draws that shuffle the portions of an epoch together.
 const MIX_STREAM: u32 = u32::MAX;
 
-/// Samples of a part of the dataset, and how many of them an epoch takes.
+/// Samples of a part of a mix, and how many of them an epoch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Portion {
     /// Samples of the part.
@@ -23,7 +29,7 @@ pub struct Portion {
     pub taken: u64,
 }
 
-/// Divides an epoch of `samples` samples among the parts of a dataset by their weights. Each part gets the whole samples
+/// Divides an epoch of `samples` samples among the parts of a mix by their weights. Each part gets the whole samples
 /// of its share, and the parts with the largest remainders get one more.
 ///
 /// # Errors
@@ -51,74 +57,85 @@ pub(crate) fn portions_of(parts: &[Part], samples: u64) -> Result<Vec<Portion>, 
     Ok(parts.iter().zip(taken).map(|(part, taken)| Portion { samples: part.samples, taken }).collect())
 }
 
-/// Returns whether two runs take the same samples in each epoch, if one of them `recorded` these portions. A run of an
-/// earlier build recorded none.
-pub(crate) fn is_same_epoch(recorded: &[Portion], actual: &[Portion]) -> bool {
-    match recorded {
-        [] => matches!(actual, [whole] if whole.taken == whole.samples),
-        _ => recorded == actual,
-    }
-}
-
 /// Returns in words what an epoch takes of each part.
 pub(crate) fn described(portions: &[Portion]) -> String {
-    if portions.is_empty() {
-        return "the samples that an earlier version of DDLP chose".into();
-    }
     let described = portions.iter().map(|portion| format!("{} of {} samples", portion.taken, portion.samples));
     described.collect::<Vec<_>>().join(" and ")
 }
 
-/// The walks over all parts of a dataset.
+/// The samples of every epoch of a run.
 #[derive(Debug)]
 pub(crate) struct Walks {
     /// `None` if the run does not shuffle.
     seed: Option<u64>,
+    /// Samples of an epoch.
+    samples: u64,
+    /// Empty unless the dataset is a mix.
     portions: Vec<Portion>,
 }
 
 impl Walks {
-    /// Walks over parts of together at most `u32::MAX` samples, of which epochs take at most `u32::MAX`.
-    pub fn new(seed: Option<u64>, portions: Vec<Portion>) -> Self {
-        Self { seed, portions }
+    /// Describes the epochs of a plain dataset, of at most `u32::MAX` samples each.
+    pub fn plain(seed: Option<u64>, samples: u64) -> Self {
+        Self { seed, samples, portions: Vec::new() }
     }
 
-    /// Returns the portions that each epoch takes.
+    /// Describes the epochs of a mix. The parts have at most `u32::MAX` samples together, and an epoch has as many.
+    pub fn of_mix(seed: Option<u64>, portions: Vec<Portion>) -> Self {
+        Self { seed, samples: portions.iter().map(|portion| portion.taken).sum(), portions }
+    }
+
+    /// Returns the portions of a mix that each epoch takes, and nothing for a plain dataset.
     pub fn portions(&self) -> &[Portion] {
         &self.portions
     }
 
-    /// Returns a number that is greater than all sample ids: the samples of the dataset for each pass that an epoch may
-    /// touch.
+    /// Returns a number that is greater than all sample ids. For a mix, this is its number of samples for each pass that
+    /// an epoch may touch.
     pub fn id_limit(&self) -> u64 {
+        if self.portions.is_empty() {
+            return self.samples;
+        }
         let passes = |portion: &Portion| {
             let whole = portion.taken / portion.samples;
             if portion.taken.is_multiple_of(portion.samples) { whole } else { whole + 2 }
         };
-        self.portions.iter().map(passes).max().unwrap_or_default() * self.dataset_samples()
+        self.portions.iter().map(passes).max().unwrap_or_default() * self.mix_samples()
     }
 
-    /// Returns the sample ids of an epoch. The sample at `index` of the dataset has the id `index` in the first pass of
-    /// its part that the epoch touches, and in each further pass an id that is greater by the samples of the dataset. So
-    /// a sample that occurs twice in an epoch has two ids, and thus two draws.
+    /// Returns the sample ids of an epoch. An id modulo the number of the dataset's samples is the sample's index there.
+    /// In a mix, ids grow by that number with each further pass of a part that the epoch touches. So a sample that
+    /// occurs twice in an epoch has two ids, and thus two draws.
     ///
     /// # Errors
     ///
     /// The system refuses memory.
     pub fn sample_ids(&self, epoch: u32) -> io::Result<Vec<u64>> {
-        let dataset_samples = self.dataset_samples();
-        let mut ids = room(self.portions.iter().map(|portion| portion.taken).sum())?;
+        if !self.portions.is_empty() {
+            return self.sample_ids_of_mix(epoch);
+        }
+        let mut ids = room(self.samples)?;
+        ids.extend(0..self.samples);
+        if let Some(seed) = self.seed {
+            shuffle(&mut ids, Rng::for_epoch(seed, epoch.into(), SHUFFLE_STREAM));
+        }
+        Ok(ids)
+    }
+
+    fn sample_ids_of_mix(&self, epoch: u32) -> io::Result<Vec<u64>> {
+        let mix_samples = self.mix_samples();
+        let mut ids = room(self.samples)?;
         let (mut first_index, mut order) = (0, Vec::new());
-        for (part, portion) in (0..).zip(&self.portions) {
+        for (stream, portion) in (SHUFFLE_STREAM..).zip(&self.portions) {
             let start = u64::from(epoch) * portion.taken;
             let (mut at, end, first_pass) = (start, start + portion.taken, start / portion.samples);
             while at < end {
                 let (pass, from) = (at / portion.samples, at % portion.samples);
                 let until = portion.samples.min(from + end - at);
-                let base = first_index + (pass - first_pass) * dataset_samples;
+                let base = first_index + (pass - first_pass) * mix_samples;
                 match self.seed {
                     Some(seed) => {
-                        shuffle_pass(&mut order, Rng::for_epoch(seed, pass, part), portion.samples)?;
+                        shuffle_pass(&mut order, Rng::for_epoch(seed, pass, stream), portion.samples)?;
                         ids.extend(order[from as usize..until as usize].iter().map(|&index| base + u64::from(index)));
                     }
                     None => ids.extend((from..until).map(|index| base + index)),
@@ -135,7 +152,7 @@ impl Walks {
         Ok(ids)
     }
 
-    fn dataset_samples(&self) -> u64 {
+    fn mix_samples(&self) -> u64 {
         self.portions.iter().map(|portion| portion.samples).sum()
     }
 }

@@ -76,20 +76,37 @@ fn a_plan_of_version_2_is_of_a_run_that_shuffles() {
 }
 
 #[test]
-fn a_plan_of_version_3_is_replayed_only_if_an_epoch_has_each_sample_once() {
+fn a_plan_of_version_3_is_of_no_mix() {
     let run = (Strategy::Cpu, LastBatch::Drop, 0u32, 1u32, Pipeline::imagenet_val(), CorruptPolicy::Skip, false);
     let plan = of_version(3, (7u64, [3u8; 32], 20u64, 10u64, 2u32, two_batches(), Some(run)));
     let recorded = plan.run.clone().expect("it names its options");
     assert!(!recorded.shuffle && recorded.portions.is_empty());
-    let of_dataset = |samples| {
-        let portions = vec![Portion { samples, taken: 20 }];
-        Plan { run: Some(PlannedRun { portions, ..recorded.clone() }), ..plan.clone() }
+    plan.check_is_for(&plan).unwrap();
+}
+
+#[test]
+fn a_plan_of_other_weights_is_named() {
+    let mix = |taken: [u64; 2]| {
+        let run = PlannedRun { portions: taken.map(|taken| Portion { samples: 80, taken }).to_vec(), ..in_order() };
+        Plan { run: Some(run), ..Plan::default() }
     };
-    plan.check_is_for(&of_dataset(20)).unwrap();
-    let refused = plan.check_is_for(&of_dataset(15)).unwrap_err().to_string();
-    assert!(refused.contains("an earlier version of DDLP chose, this run has 20 of 15 samples"), "{refused}");
-    let refused = of_dataset(15).check_is_for(&of_dataset(16)).unwrap_err().to_string();
-    assert!(refused.contains("epochs of 20 of 15 samples, this run has 20 of 16 samples"), "{refused}");
+    let refused = mix([70, 30]).check_is_for(&mix([60, 40])).unwrap_err().to_string();
+    assert!(refused.contains("epochs of 70 of 80 samples and 30 of 80 samples, this run has 60 of 80"), "{refused}");
+    mix([70, 30]).check_is_for(&mix([70, 30])).unwrap();
+}
+
+/// Returns the options of a run that does not shuffle.
+fn in_order() -> PlannedRun {
+    PlannedRun {
+        strategy: Strategy::Cpu,
+        last: LastBatch::Short,
+        rank: 0,
+        world: 1,
+        pipeline: Pipeline::imagenet_val(),
+        policy: CorruptPolicy::Fail,
+        shuffle: false,
+        portions: Vec::new(),
+    }
 }
 
 #[test]
@@ -105,17 +122,7 @@ fn a_plan_of_another_run_is_named() {
     let run = Plan { seed: 1, ..Plan::default() };
     let error = Plan { seed: 2, ..Plan::default() }.check_is_for(&run).unwrap_err();
     assert_eq!(error.to_string(), "plan was recorded with seed 2, this run has 1");
-    let in_order = PlannedRun {
-        strategy: Strategy::Cpu,
-        last: LastBatch::Short,
-        rank: 0,
-        world: 1,
-        pipeline: Pipeline::imagenet_val(),
-        policy: CorruptPolicy::Fail,
-        shuffle: false,
-        portions: vec![Portion { samples: 60, taken: 60 }],
-    };
-    let in_order = Plan { run: Some(in_order), ..run.clone() };
+    let in_order = Plan { run: Some(in_order()), ..run.clone() };
     // A plan of version 1 names no options, but its run shuffles.
     let error = run.check_is_for(&in_order).unwrap_err();
     assert_eq!(error.to_string(), "plan was recorded with shuffle true, this run has false");

@@ -105,12 +105,14 @@ fn a_mix_resumes_in_the_middle_of_an_epoch() {
 }
 
 #[test]
-fn an_epoch_of_one_dataset_goes_on_where_the_one_before_stopped() {
+fn an_epoch_of_a_mix_of_one_goes_on_where_the_one_before_stopped() {
     let folder = cifar();
     let passes = contents(loader(&folder).epochs(3));
+    let path = folder.path().join("mix.toml");
+    fs::write(&path, "[[dataset]]\npath = \"data_batch_1.bin\"\n").expect("room for a small file");
     for epoch_samples in [10, 24, 100] {
         let epochs = 3 * SAMPLES as u32 / epoch_samples as u32;
-        let batches = contents(loader(&folder).epoch_samples(epoch_samples).epochs(epochs));
+        let batches = contents(loader(&folder).dataset_path(&path).epoch_samples(epoch_samples).epochs(epochs));
         let indices: Vec<u64> =
             batches.iter().flat_map(|batch| batch.2.clone()).map(|id| id % SAMPLES as u64).collect();
         let walk: Vec<u64> = passes.iter().flat_map(|batch| batch.2.clone()).collect();

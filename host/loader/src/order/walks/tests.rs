@@ -12,7 +12,7 @@ fn taken(weights: &[f64], samples: u64) -> Vec<u64> {
 }
 
 fn walks(seed: Option<u64>, portions: &[(u64, u64)]) -> Walks {
-    Walks::new(seed, portions.iter().map(|&(samples, taken)| Portion { samples, taken }).collect())
+    Walks::of_mix(seed, portions.iter().map(|&(samples, taken)| Portion { samples, taken }).collect())
 }
 
 #[test]
@@ -37,8 +37,20 @@ fn portions_follow_the_weights() {
 #[test]
 fn the_order_of_a_known_mix_stays() {
     let mix = walks(Some(7), &[(3, 4), (10, 2)]);
-    assert_eq!(mix.sample_ids(0).unwrap(), [0; 6]);
-    assert_eq!(mix.sample_ids(1).unwrap(), [0; 6]);
+    let expected = [[13, 1, 0, 2, 5, 12], [13, 2, 7, 1, 15, 11], [1, 14, 13, 10, 15, 4]];
+    assert_eq!([0, 1, 2].map(|epoch| mix.sample_ids(epoch).unwrap()), expected);
+}
+
+#[test]
+fn an_epoch_of_a_plain_dataset_is_a_permutation_of_its_own_length() {
+    let plain = Walks::plain(Some(7), 10);
+    assert_eq!(plain.sample_ids(0).unwrap(), [2, 8, 6, 7, 1, 4, 5, 0, 9, 3]);
+    assert_eq!((plain.id_limit(), plain.portions()), (10, &[][..]));
+    let mut next = plain.sample_ids(1).unwrap();
+    next.sort_unstable();
+    assert_eq!(next, (0..10).collect::<Vec<_>>());
+    let of_one = walks(Some(7), &[(10, 10)]);
+    assert!((0..4).all(|epoch| plain.sample_ids(epoch).unwrap() == of_one.sample_ids(epoch).unwrap()));
 }
 
 #[test]
