@@ -4,6 +4,7 @@ use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::{Batch, Dataset, Loader, LoaderBuilder, LoaderState, open_dataset};
 use std::collections::HashSet;
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +101,8 @@ fn a_mix_resumes_in_the_middle_of_an_epoch() {
     assert_eq!([begun, rest].concat(), whole);
     let text = fs::read_to_string(one.path().join("mix.toml")).unwrap();
     fs::write(one.path().join("mix.toml"), text.replace("0.3", "0.31")).unwrap();
-    let refused = builder.resume(state).build().unwrap_err().to_string();
+    let refused = builder.resume(state).build().unwrap_err();
+    let refused = refused.source().expect("a reason").to_string();
     assert!(refused.contains("epochs of 70 of 64 samples and 30 of 1 samples, this run has 69 of 64"), "{refused}");
 }
 
