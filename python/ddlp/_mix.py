@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ._arrow import ArrowTable, samples_of
 from ._errors import ConfigurationError
@@ -66,7 +66,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(path) if os.path.exists(path) else os.fspath(path)
 
 
-def _is_path(dataset: Any) -> bool:
+def _is_path(dataset: Any) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(dataset, (str, os.PathLike))
 
 

@@ -107,8 +107,8 @@ pub struct LoaderOptions {
     pub buffers: usize,
     /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
     pub window: Option<usize>,
-    /// Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch takes this many samples,
-    /// from where the one before stopped. Default: the number of samples in the dataset.
+    /// Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch takes this many
+    /// samples, from where the one before stopped. Default: the number of samples in the dataset.
     pub epoch_samples: Option<u64>,
     /// Time after which the loader reports what it is waiting for, in seconds where options are written. Default 10 s.
     #[serde(rename = "stall_after_s", with = "seconds")]

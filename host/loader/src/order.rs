@@ -1,7 +1,7 @@
 //! The order of samples: global, and determined by the seed and the epoch alone.
 //!
-//! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank prepares its share of that batch. So the global batches do
-//! not depend on the number of ranks.
+//! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank
+//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
 
 mod walks;
 

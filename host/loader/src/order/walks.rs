@@ -1,11 +1,11 @@
 //! The samples of each epoch.
 //!
-//! - An epoch of a plain dataset is a permutation of as many samples as it has, which seed and epoch determine. A longer
-//!   epoch repeats the dataset; a shorter one has the dataset's first samples.
-//! - An epoch of a mix takes the next samples of an endless walk over each part, and shuffles them together. A walk takes
-//!   a part's samples in passes; seed and pass determine each pass, a permutation of the part. Epoch `e` takes as many
-//!   samples of each walk as the part's portion says, from where epoch `e − 1` stopped. So every sample of a part is
-//!   taken once before any is taken again, whatever the length of an epoch.
+//! - An epoch of a plain dataset is a permutation, which seed and epoch determine. An epoch longer than the dataset
+//!   repeats it; a shorter one has the dataset's first samples.
+//! - An epoch of a mix takes the next samples of an endless walk over each part, and shuffles them together. A walk
+//!   takes a part's samples in passes; seed and pass determine each pass, a permutation of the part. Epoch `e` takes as
+//!   many samples of each walk as the part's portion says, from where epoch `e − 1` stopped. So every sample of a part
+//!   is taken once before any is taken again, whatever the length of an epoch.
 //!
 //! If the run does not shuffle, the order of the dataset takes the place of every permutation.
 
@@ -90,8 +90,8 @@ impl Walks {
         &self.portions
     }
 
-    /// Returns a number that is greater than all sample ids. For a mix, this is its number of samples for each pass that
-    /// an epoch may touch.
+    /// Returns a number that is greater than all sample ids. For a mix, this is its number of samples for each pass
+    /// that an epoch may touch.
     pub fn id_limit(&self) -> u64 {
         if self.portions.is_empty() {
             return self.samples;
@@ -103,9 +103,9 @@ impl Walks {
         self.portions.iter().map(passes).max().unwrap_or_default() * self.mix_samples()
     }
 
-    /// Returns the sample ids of an epoch. An id modulo the number of the dataset's samples is the sample's index there.
-    /// In a mix, ids grow by that number with each further pass of a part that the epoch touches. So a sample that
-    /// occurs twice in an epoch has two ids, and thus two draws.
+    /// Returns the sample ids of an epoch. An id modulo the number of the dataset's samples is the sample's index
+    /// there. In a mix, ids grow by that number with each further pass of a part that the epoch touches. So a sample
+    /// that occurs twice in an epoch has two ids, and thus two draws.
     ///
     /// # Errors
     ///
