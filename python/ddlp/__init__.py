@@ -27,6 +27,7 @@ from ._errors import (
 )
 from ._headspace import Headspace
 from ._loader import IMAGENET, Batch, Loader, NamedBatch, Samples
+from ._mix import Mix
 from ._operations import *  # noqa: F403
 from ._packing import pack
 from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
@@ -46,6 +47,7 @@ __all__ = [
     "Headspace",
     "Loader",
     "LocalDrive",
+    "Mix",
     "NamedBatch",
     "OutOfMemoryError",
     "Pipeline",

@@ -20,6 +20,7 @@ from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import fields_of
 from ._headspace import Headspace, whole
+from ._mix import Mix, absolute
 from ._output import OUTPUTS, Output, missing_library
 from ._phases import Phase, moved, phase_at, phases_of
 from ._pipeline import Pipeline, imagenet_train
@@ -96,7 +97,7 @@ class Loader:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
             address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
             label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
-            which the CPU alone prepares.
+            which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
             built-in pipeline, or a TOML file. A dict has the pipelines from some epochs on, such as
             ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
@@ -139,7 +140,8 @@ class Loader:
         names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
         buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
         window: Look-ahead of the strategy "ordered", in batches.
-        epoch_samples: Samples of an epoch. A smaller dataset is repeated. Default: those of the dataset.
+        epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a ddlp.Mix, each epoch
+            takes this many samples, from where the one before stopped. Default: those of the dataset.
         cores: Cores that the loader's threads may use. Default: any core.
         drive_depth: Batches that one drive has in work at a time.
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
@@ -157,7 +159,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Samples | ArrowTable,
+        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
         *,
         pipeline: Pipeline | str | os.PathLike[str] | Mapping[int, Pipeline | str | os.PathLike[str]] = imagenet_train(
             224
@@ -216,10 +218,18 @@ class Loader:
         self._phases = phases_of(pipeline, normalize, epochs)
         rank, world_size = _ranks(rank, world_size)
         self._samples: Any = None
+        self._mix: Any = None
         self._columns: dict[str, Any] | None = None
         if isinstance(dataset, (str, os.PathLike)):
             # A copy may open the dataset in another folder.
-            self._arguments["dataset"] = os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset)
+            self._arguments["dataset"] = absolute(dataset)
+        elif isinstance(dataset, Mix):
+            if drives:
+                raise ConfigurationError(
+                    "a drive opens its dataset itself, and cannot open a ddlp.Mix: describe the mix in a file (.toml), "
+                    "and give the path of that file"
+                )
+            self._mix = (dataset._members(), dataset.weights)
         else:
             self._samples, self._columns = samples_of(dataset)
             if drives:
@@ -228,7 +238,7 @@ class Loader:
                     "(ddlp.pack), and give the pack's path"
                 )
         options = {
-            "dataset": None if self._samples is not None else self._arguments["dataset"],
+            "dataset": self._arguments["dataset"] if isinstance(dataset, (str, os.PathLike)) else None,
             "fields": os.path.abspath(fields) if isinstance(fields, (str, os.PathLike)) else None,
             "batch_size": batch_size,
             "strategy": strategy,
@@ -452,7 +462,7 @@ class Loader:
         # With several pipelines, a state is made to fit the run first.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        run = _ddlp.Run(json.dumps(options, default=_plain), self._samples, self._columns, self._fields)
+        run = _ddlp.Run(json.dumps(options, default=_plain), self._samples, self._columns, self._fields, self._mix)
         if resume is not None and not is_fit:
             try:
                 self._has_moved(run, resume)

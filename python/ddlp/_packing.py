@@ -10,7 +10,9 @@ from typing import Any
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
+from ._errors import ConfigurationError
 from ._loader import Samples
+from ._mix import Mix
 
 Progress = Callable[[str, int, int], object]
 
@@ -34,8 +36,8 @@ def pack(
     The file appears only when it is complete. An interrupt leaves nothing behind.
 
     Args:
-        source: Path of an image folder, CIFAR-10's binary files, tar shards or another pack; an object or table as
-            `Loader` takes it, with names of its classes.
+        source: Path of an image folder, CIFAR-10's binary files, tar shards, a mix of these (.toml) or another
+            pack; an object or table as `Loader` takes it, with names of its classes.
         path: The file to create, usually ending in .ddlp.
         format: "encoded" stores files. The name of a form of pixels stores pixels: "raw" takes several times the
             space and needs no decoding. `ddlp pack --help` lists the names.
@@ -69,6 +71,11 @@ def pack(
         "strict": strict,
         "threads": threads,
     }
+    if isinstance(source, Mix):
+        raise ConfigurationError(
+            "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "
+            "(.toml) and give its path"
+        )
     samples, columns = (source, None) if isinstance(source, (str, os.PathLike)) else samples_of(source)
     with _shown(progress) as show:
         return _ddlp.pack_dataset(samples, path, packing, show, columns)

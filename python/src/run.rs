@@ -9,16 +9,18 @@ use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
+use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
-    Batch, DType, Field, FieldKind, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper,
-    Waiting,
+    Batch, DType, Dataset, Field, FieldKind, Host, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle,
+    Report, Stopper, Waiting,
 };
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use std::mem::{self, ManuallyDrop};
+use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,8 +57,8 @@ pub struct Run {
     /// Batches of an epoch.
     #[pyo3(get)]
     batches_per_epoch: u32,
-    /// The dataset, if it is a Python object. The loader inside `state` reads it.
-    object: Option<Arc<Sequence>>,
+    /// The Python objects that are the dataset, or a part of it. The loader inside `state` reads them.
+    objects: Vec<Arc<Sequence>>,
     /// Names of the classes.
     #[pyo3(get)]
     classes: Vec<String>,
@@ -65,6 +67,47 @@ pub struct Run {
     samples: u64,
     /// The process that began the run. Its threads do not exist in a forked one.
     process: u32,
+}
+
+/// A dataset of a mix: its name, its path or samples, and the columns of a table.
+type Member<'py> = (String, Bound<'py, PyAny>, Option<Columns>);
+
+/// Returns the dataset of a Python object, or of a table with these columns. Adds an object to `objects`.
+fn in_memory(
+    samples: &Bound<'_, PyAny>,
+    columns: Option<Columns>,
+    objects: &mut Vec<Arc<Sequence>>,
+) -> PyResult<Arc<dyn Dataset>> {
+    if let Some(columns) = columns {
+        return Ok(Arc::new(Table::open(samples, columns)?));
+    }
+    let sequence = Arc::new(Sequence::new(samples)?);
+    objects.push(sequence.clone());
+    Ok(sequence)
+}
+
+/// Opens the datasets of a mix. Adds Python objects among them to `objects`.
+fn mixed(
+    py: Python<'_>,
+    members: Vec<Member<'_>>,
+    weights: Option<Vec<f64>>,
+    host: &Host,
+    objects: &mut Vec<Arc<Sequence>>,
+) -> PyResult<Arc<dyn Dataset>> {
+    let mut datasets = Vec::with_capacity(members.len());
+    for (name, samples, columns) in members {
+        let dataset = match samples.extract::<PathBuf>() {
+            Ok(path) => {
+                let host = host.clone();
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset(&path, &host))?;
+                opened.map_err(|error| errors::exception(&error))?
+            }
+            Err(_) => in_memory(&samples, columns, objects)?,
+        };
+        datasets.push((name, dataset));
+    }
+    let mix = Mix::new(datasets, weights.as_deref()).map_err(|error| errors::configuration(error.to_string()))?;
+    Ok(Arc::new(mix))
 }
 
 /// A run, or what is left of it.
@@ -95,29 +138,27 @@ enum NoBatch {
 #[pymethods]
 impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
-    /// dataset is what the options name, a Python object, or a table with these columns. Each field beside the dataset
-    /// has a name, the type of its elements, the shape of a sample's value, and the values of all samples.
+    /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
+    /// weights. Each field beside the dataset has a name, the type of its elements, the shape of a sample's value, and
+    /// the values of all samples.
     #[new]
-    #[pyo3(signature = (options, dataset = None, columns = None, fields = Vec::new()))]
+    #[pyo3(signature = (options, dataset = None, columns = None, fields = Vec::new(), mix = None))]
     fn new(
         py: Python<'_>,
         options: &str,
         dataset: Option<Bound<'_, PyAny>>,
         columns: Option<Columns>,
         fields: Vec<(String, String, Vec<u32>, PyBackedBytes)>,
+        mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs) = (options.buffers, options.epochs);
+        let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
-        let mut object = None;
-        match (dataset, columns) {
-            (Some(table), Some(columns)) => builder = builder.dataset(Arc::new(Table::open(&table, columns)?)),
-            (Some(samples), None) => {
-                let samples = Arc::new(Sequence::new(&samples)?);
-                builder = builder.dataset(samples.clone());
-                object = Some(samples);
-            }
-            (None, _) => {}
+        if let Some(dataset) = dataset {
+            builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
+        } else if let Some((members, weights)) = mix {
+            builder = builder.dataset(mixed(py, members, weights, &host, &mut objects)?);
         }
         for (name, dtype, shape, values) in fields {
             let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype);
@@ -142,7 +183,7 @@ impl Run {
             lets_go: AtomicBool::new(false),
             epochs,
             buffers,
-            object,
+            objects,
             process: process::id(),
         })
     }
@@ -234,9 +275,9 @@ impl Run {
         self.measure(py, &step, &convert, Duration::from_secs_f64(seconds))
     }
 
-    /// Shows the garbage collector the object whose samples the run reads, which may hold the run in turn.
+    /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.object.as_ref().map_or(Ok(()), |object| object.traverse(&visit))
+        self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 
     /// Ends the run, its threads, and the drives that it started. Position and figures remain.

@@ -114,16 +114,7 @@ impl Work {
         let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
         let generation = 1000 + u64::from(batch);
         let program = self.id();
-        BatchRequest {
-            program,
-            seed: 7,
-            epoch: 3,
-            batch,
-            slot,
-            generation,
-            epoch_samples: self.dataset.len(),
-            sample_ids,
-        }
+        BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, id_limit: self.dataset.len(), sample_ids }
     }
 
     fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {

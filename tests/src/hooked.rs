@@ -1,7 +1,7 @@
 //! A dataset with hooks at its reads.
 
 use ddlp_dataset::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, Part, ReadError,
     Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
@@ -184,6 +184,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn len(&self) -> u64 {
         self.dataset.len()
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.dataset.parts()
     }
 
     fn classes(&self) -> &[String] {

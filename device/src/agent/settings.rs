@@ -45,7 +45,7 @@ The configuration file is TOML. Its keys are the names of the options (slot-byte
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Dataset to serve: a pack, an image folder, CIFAR's binary files or tar shards.
+    /// Dataset to serve: a pack, an image folder, CIFAR's binary files, tar shards, a list of files or a mix of these.
     ///
     /// Namespace 1 exports the bytes of a pack. For other sources, namespace 1 is a single block that holds the drive's
     /// identity page.

@@ -82,7 +82,7 @@ fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> J
         batch: number as u32,
         slot: number as u32 % 2,
         generation: 4,
-        epoch_samples: 20,
+        id_limit: 20,
         sample_ids: (first..first + 4).collect(),
     };
     Job { id: JobId(number), program: program.clone(), request, layout }

@@ -27,8 +27,8 @@ Examples:
   ddlp inspect train.ddlp --sample n01440764/n01440764_10026.JPEG
   ddlp inspect train.ddlp --json | jq .classes")]
 pub struct InspectArgs {
-    /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, or the address of a drive
-    /// that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
+    /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the
+    /// address of a drive that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
     file: PathBuf,
     /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]

@@ -41,7 +41,8 @@ Examples:
   ddlp pack imagenet/train raw.ddlp --format raw --max-side 500
                                               pixels instead of files, larger images shrunk")]
 pub struct PackArgs {
-    /// Image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (.csv), or another pack
+    /// Image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (.csv), a mix of these (.toml), or
+    /// another pack
     source: PathBuf,
     /// The file to create, usually ending in .ddlp
     out: PathBuf,

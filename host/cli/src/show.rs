@@ -39,7 +39,7 @@ Examples:
   ddlp show photos --pipeline mine.toml --out sheet.html
   ddlp show train.ddlp --samples 8 --draws 3 --out sheet.png")]
 pub struct ShowArgs {
-    /// A pack, image folder, CIFAR-10's binary files, tar shards or a list of files
+    /// A pack, image folder, CIFAR-10's binary files, tar shards, a list of files or a mix of these
     dataset: PathBuf,
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]

@@ -68,7 +68,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards. May also be the
+    /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards, a list
+    /// of files, or a mix of these ([`dataset::mix`](crate::dataset::mix)). May also be the
     /// address of a drive that holds a pack ([`open_dataset`](crate::open_dataset)). That drive then also prepares
     /// batches, unless the strategy is [`Strategy::Cpu`] or the options name drives: [`LoaderOptions::drives`].
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
@@ -269,8 +270,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of samples of an epoch. A smaller dataset is repeated. Default: the number of samples in the
-    /// dataset.
+    /// Sets the number of samples of an epoch: the dataset is repeated or cut to this number. Of a mix
+    /// ([`dataset::mix`](crate::dataset::mix)), each epoch takes this many samples, from where the one before stopped.
+    /// Default: the number of samples in the dataset.
     pub fn epoch_samples(mut self, samples: u64) -> Self {
         self.options.epoch_samples = Some(samples);
         self

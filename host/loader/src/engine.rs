@@ -36,7 +36,7 @@ use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::image_output::ImageOutput;
 use crate::mixing::{BatchMix, Mixing};
-use crate::order::{EpochCut, Orders};
+use crate::order::{EpochCut, Orders, Walks};
 use crate::plan::PlanRecord;
 use crate::recorder::Recorder;
 use crate::report::{CorruptReport, FaultKind, Report};
@@ -61,6 +61,8 @@ pub(crate) struct RunTask {
     pub seed: u64,
     /// Whether the samples of an epoch are shuffled.
     pub shuffle: bool,
+    /// The samples of every epoch.
+    pub walks: Arc<Walks>,
     pub cut: EpochCut,
     /// How images are delivered.
     pub images: ImageOutput,
@@ -371,11 +373,6 @@ impl Engine {
 }
 
 impl RunTask {
-    /// Returns the seed of the epochs' orders, if they are shuffled.
-    pub fn order_seed(&self) -> Option<u64> {
-        self.shuffle.then_some(self.seed)
-    }
-
     /// Returns what all samples of an epoch have in common.
     pub fn epoch_context(&self, epoch: u32) -> EpochContext {
         EpochContext { seed: self.seed, epoch }
@@ -423,7 +420,7 @@ impl Core {
             plan: PlanRecord::new(task.cut.batches()),
             consumer_waits: false,
             announced: Announced::default(),
-            orders: Orders::new(task.order_seed(), task.cut),
+            orders: Orders::new(task.walks.clone(), task.cut),
             corrupt: CorruptCount::new(task.max_corrupt),
             failure: None,
             doubts: HashMap::new(),

@@ -119,7 +119,7 @@ pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use opening::{drive_address, open_dataset, open_drive_pack};
 pub use options::{BUFFERS_MAX, LoaderOptions};
-pub use order::LastBatch;
+pub use order::{LastBatch, Portion};
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;

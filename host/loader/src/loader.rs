@@ -147,6 +147,7 @@ impl Loader {
             program: setup.program.clone(),
             seed: options.seed,
             shuffle: options.shuffle,
+            walks: setup.walks,
             cut: setup.cut,
             fields: BatchField::of_run(&setup.images, setup.mixing.as_ref(), &setup.beside),
             mixing: setup.mixing,
@@ -219,7 +220,7 @@ impl Loader {
     pub fn plan(&self) -> Plan {
         let task = &self.engine.task;
         let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
-        let plan = Plan::empty(order, &task.program, &identity, &task.cut, self.batches);
+        let plan = Plan::empty(order, &task.program, &identity, &task.cut, task.walks.portions(), self.batches);
         Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }
 

@@ -32,8 +32,8 @@ const DRIVES_MAX: usize = 64;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LoaderOptions {
-    /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files; or the
-    /// address of a drive that holds a pack.
+    /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files, or a mix
+    /// of these; or the address of a drive that holds a pack.
     pub dataset: Option<PathBuf>,
     /// Table of fields beside the dataset, as comma-separated values: the first column names each sample, with or
     /// without its extension, and each other column is a field of every batch. The column `label` takes the place of
@@ -107,7 +107,8 @@ pub struct LoaderOptions {
     pub buffers: usize,
     /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
     pub window: Option<usize>,
-    /// Samples of an epoch. Default: the number of samples in the dataset.
+    /// Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch takes this many
+    /// samples, from where the one before stopped. Default: the number of samples in the dataset.
     pub epoch_samples: Option<u64>,
     /// Time after which the loader reports what it is waiting for, in seconds where options are written. Default 10 s.
     #[serde(rename = "stall_after_s", with = "seconds")]

@@ -1,11 +1,14 @@
-//! The order of samples: global, and determined by (seed, epoch) alone.
+//! The order of samples: global, and determined by the seed and the epoch alone.
 //!
-//! An epoch is a permutation of its samples, or their order in the dataset if the run does not shuffle, cut into global
-//! batches. Each step takes one global batch, and each rank prepares its share of that batch. So the global batches do
-//! not depend on the number of ranks.
+//! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank
+//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
+
+mod walks;
+
+pub use walks::Portion;
+pub(crate) use walks::{Walks, described, portions_of};
 
 use crate::schedule::BatchId;
-use ddlp_pixels::draw::Rng;
 use std::io;
 use std::sync::Arc;
 
@@ -71,47 +74,32 @@ impl EpochCut {
 #[derive(Debug)]
 pub struct EpochOrder {
     cut: EpochCut,
-    permutation: Vec<u32>,
+    ids: Vec<u64>,
 }
 
-/// Stream of the draws that shuffle epochs. Samples use other streams.
-const SHUFFLE_STREAM: u32 = 0;
-
 impl EpochOrder {
-    /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch); without a seed, keeps their
-    /// order in the dataset. `cut.samples` is at most `u32::MAX`. Fails if the system refuses memory.
-    pub fn new(seed: Option<u64>, epoch: u32, cut: EpochCut) -> io::Result<Self> {
-        let samples = u32::try_from(cut.samples).expect("the builder bounds the samples of an epoch");
-        let mut permutation = Vec::new();
-        permutation.try_reserve_exact(samples as usize).map_err(|_| no_memory(samples))?;
-        permutation.extend(0..samples);
-        if let Some(seed) = seed {
-            let mut rng = Rng::for_epoch(seed, epoch, SHUFFLE_STREAM);
-            for last in (1..permutation.len()).rev() {
-                permutation.swap(last, rng.below(last as u64 + 1) as usize);
-            }
-        }
-        Ok(Self { cut, permutation })
+    /// Makes the order of an epoch. Fails if the system refuses memory.
+    pub fn new(walks: &Walks, epoch: u32, cut: EpochCut) -> io::Result<Self> {
+        Ok(Self { cut, ids: walks.sample_ids(epoch)? })
     }
 
     /// Returns the sample ids of this rank's share of global batch `batch`.
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
-        let samples = self.permutation.len() as u64;
-        self.cut.share(u64::from(batch)).map(|at| u64::from(self.permutation[(at % samples) as usize])).collect()
+        let samples = self.ids.len() as u64;
+        self.cut.share(u64::from(batch)).map(|at| self.ids[(at % samples) as usize]).collect()
     }
 }
 
 /// The orders of the epochs from which prongs claim batches.
 pub(crate) struct Orders {
-    /// `None` if the run does not shuffle.
-    seed: Option<u64>,
+    walks: Arc<Walks>,
     cut: EpochCut,
     made: Vec<(u32, Arc<EpochOrder>)>,
 }
 
 impl Orders {
-    pub fn new(seed: Option<u64>, cut: EpochCut) -> Self {
-        Self { seed, cut, made: Vec::new() }
+    pub fn new(walks: Arc<Walks>, cut: EpochCut) -> Self {
+        Self { walks, cut, made: Vec::new() }
     }
 
     /// Returns whether the order of this epoch is known.
@@ -132,19 +120,10 @@ impl Orders {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
             return Ok(order.sample_ids(id.batch));
         }
-        let order = Arc::new(EpochOrder::new(self.seed, id.epoch, self.cut)?);
+        let order = Arc::new(EpochOrder::new(&self.walks, id.epoch, self.cut)?);
         self.keep(id.epoch, order.clone(), current);
         Ok(order.sample_ids(id.batch))
     }
-}
-
-fn no_memory(samples: u32) -> io::Error {
-    let bytes = u64::from(samples) * size_of::<u32>() as u64;
-    let message = format!(
-        "{bytes} bytes for the order of {samples} samples are not available: free some memory, raise the limit of this \
-         process (ulimit -v, the control group), or use shorter epochs (`epoch_samples`)"
-    );
-    io::Error::new(io::ErrorKind::OutOfMemory, message)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! replay it.
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
-//! refused. Files of version 1, which lack [`PlannedRun`], and of version 2, which do not say whether the run shuffles
-//! its epochs, can still be read: such runs shuffle. Epochs and batches count from 0.
+//! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
+//! epochs, and of version 3, which lack the portions of a mix, can still be read: runs of the first two shuffle, and no
+//! run of the three has a mix. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -11,11 +12,13 @@ mod record;
 
 pub(crate) use record::PlanRecord;
 
-use crate::order::{EpochCut, LastBatch};
+use crate::order::{EpochCut, LastBatch, Portion, described};
 use crate::schedule::{PlanEpoch, Strategy};
+use bincode::error::DecodeError;
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_dataset::{Identity, beginnings};
 use ddlp_pixels::Pipeline;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt::Debug;
@@ -24,7 +27,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -63,12 +66,13 @@ pub struct PlannedRun {
     pub policy: CorruptPolicy,
     /// Whether the run shuffles its epochs; recorded since version 3.
     pub shuffle: bool,
+    /// What an epoch takes of each part of a mix; empty for any other dataset, and before version 4.
+    pub portions: Vec<Portion>,
 }
 
-/// The body of version 1.
+/// What all versions have: the fields of [`Plan`] but the last.
 type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
-/// The body of version 2, which adds all fields of [`PlannedRun`] but the last.
-type SecondBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>, Option<SecondRun>);
+/// The fields of [`PlannedRun`] in version 2. Version 3 adds whether the run shuffles its epochs.
 type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
 
 /// Why a plan is invalid, or not for this run.
@@ -120,6 +124,11 @@ fn codec() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<PLAN_BYTES_MAX>()
 }
 
+/// Returns a value from the beginning of a body, and the number of its bytes.
+fn decoded<T: DeserializeOwned>(body: &[u8]) -> Result<(T, usize), DecodeError> {
+    bincode::serde::decode_from_slice(body, codec())
+}
+
 impl Plan {
     /// Encodes a plan file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PlanError> {
@@ -160,26 +169,33 @@ impl Plan {
         Ok(plan)
     }
 
-    fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), bincode::error::DecodeError> {
-        let ((seed, dataset, epoch_samples, batch_size, batches, epochs, run), used): (SecondBody, usize) =
-            match version {
-                1 => {
-                    let (first, used): (FirstBody, usize) = bincode::serde::decode_from_slice(body, codec())?;
-                    let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
-                    ((seed, dataset, epoch_samples, batch_size, batches, epochs, None), used)
-                }
-                2 => bincode::serde::decode_from_slice(body, codec())?,
-                _ => return bincode::serde::decode_from_slice(body, codec()),
-            };
-        let run = run.map(|(strategy, last, rank, world, pipeline, policy)| PlannedRun {
+    fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
+        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle| PlannedRun {
             strategy,
             last,
             rank,
             world,
             pipeline,
             policy,
-            shuffle: true,
-        });
+            shuffle,
+            portions: Vec::new(),
+        };
+        let (first, run, used): (FirstBody, Option<PlannedRun>, usize) = match version {
+            1 => {
+                let (first, used) = decoded(body)?;
+                (first, None, used)
+            }
+            2 => {
+                let ((first, run), used): ((_, Option<SecondRun>), _) = decoded(body)?;
+                (first, run.map(|run| earlier(run, true)), used)
+            }
+            3 => {
+                let ((first, run), used): ((_, Option<(SecondRun, bool)>), _) = decoded(body)?;
+                (first, run.map(|(run, shuffle)| earlier(run, shuffle)), used)
+            }
+            _ => return decoded(body),
+        };
+        let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
         Ok((Self { seed, dataset, epoch_samples, batch_size, batches, epochs, run }, used))
     }
 
@@ -194,6 +210,7 @@ impl Plan {
         program: &Program,
         dataset: &Identity,
         cut: &EpochCut,
+        portions: &[Portion],
         batches: u32,
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
@@ -213,6 +230,7 @@ impl Plan {
                 pipeline: program.pipeline.clone(),
                 policy: program.policy,
                 shuffle,
+                portions: portions.to_vec(),
             }),
         }
     }
@@ -238,7 +256,9 @@ impl Plan {
         }
         let (Some(recorded), Some(actual)) = (&self.run, &run.run) else { return Ok(()) };
         let debug = |recorded: &dyn Debug, actual: &dyn Debug| (format!("{recorded:?}"), format!("{actual:?}"));
-        let (field, (recorded, actual)) = if recorded.last != actual.last {
+        let (field, (recorded, actual)) = if recorded.portions != actual.portions {
+            ("epochs of", (described(&recorded.portions), described(&actual.portions)))
+        } else if recorded.last != actual.last {
             ("last batch", debug(&recorded.last, &actual.last))
         } else if recorded.policy != actual.policy {
             ("policy", debug(&recorded.policy, &actual.policy))

@@ -11,7 +11,7 @@ use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
 use crate::opening::open_dataset;
 use crate::options::LoaderOptions;
-use crate::order::EpochCut;
+use crate::order::{EpochCut, Portion, Walks, portions_of};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
@@ -21,7 +21,7 @@ use crate::threads::ThreadShares;
 use ddlp_csd::memory;
 use ddlp_csd::program::{DriveProgram, Program};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident, SampleFields};
+use ddlp_dataset::{Dataset, Part, RESIDENT_BYTES_MAX, Resident, SampleFields};
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
 use std::io;
@@ -38,6 +38,9 @@ const LOCAL_SLOTS: u32 = 16;
 /// Share of the memory beside the buffers that the slots of local drives may take by default.
 const LOCAL_SLOTS_SHARE: u64 = 8;
 
+/// Datasets of a mix that the report names.
+const PARTS_NAMED: usize = 8;
+
 /// How much longer the tail may be than the number of threads on both sides suggests.
 const TAIL_MARGIN: f64 = 1.25;
 
@@ -53,6 +56,7 @@ pub(crate) struct RunSetup {
     pub images: ImageOutput,
     /// How batches are mixed, if they are.
     pub mixing: Option<Mixing>,
+    pub walks: Arc<Walks>,
     pub cut: EpochCut,
     pub batches: u32,
     pub layout: SlotLayout,
@@ -97,30 +101,8 @@ impl RunSetup {
         for (field, values) in &builder.fields {
             beside.add(dataset.len(), field.clone(), values.clone())?;
         }
-        let samples = options.epoch_samples.unwrap_or(dataset.len());
-        if samples == 0 || dataset.is_empty() {
-            return Err(LoaderError::Options("the epoch has no samples".into()));
-        }
-        if samples > u64::from(u32::MAX) {
-            return Err(LoaderError::Options(format!(
-                "an epoch has {samples} samples, but at most {} are possible",
-                u32::MAX
-            )));
-        }
-        let cut = EpochCut {
-            samples,
-            batch: options.batch_size as u64,
-            last: options.last,
-            rank: u64::from(options.rank),
-            world: u64::from(options.world_size),
-        };
+        let (walks, cut) = epochs_of(options, &*dataset)?;
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
-        if batches == 0 {
-            return Err(LoaderError::Options(format!(
-                "an epoch of {samples} samples has no whole batch of {}, and the last batch is dropped",
-                cut.batch
-            )));
-        }
         let rows = cut.rows();
         let layout = SlotLayout::new(rows, shape).ok_or_else(|| {
             LoaderError::Options(format!(
@@ -140,7 +122,8 @@ impl RunSetup {
             pipeline: Some(options.pipeline.clone()),
             policy: Some(options.policy),
             epochs: options.epochs,
-            epoch_samples: samples,
+            epoch_samples: cut.samples,
+            portions: walks.portions().to_vec(),
             batch_size: cut.batch,
             last: cut.last,
             strategy: options.strategy,
@@ -163,6 +146,7 @@ impl RunSetup {
             program,
             images,
             mixing,
+            walks,
             cut,
             batches,
             layout,
@@ -232,7 +216,7 @@ impl RunSetup {
         if let Some(plan) = &builder.options.replay {
             let LoaderOptions { seed, shuffle, strategy, .. } = builder.options;
             let (order, dataset) = ((seed, shuffle, strategy), self.dataset.identity());
-            let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.batches);
+            let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.walks.portions(), self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)
@@ -251,6 +235,9 @@ impl RunSetup {
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
         let mut recorder = Recorder::new(report, names);
+        if let Some(note) = note_of_mix(&self.dataset.parts(), self.walks.portions()) {
+            recorder.note(note);
+        }
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
@@ -360,6 +347,55 @@ impl RunSetup {
         let of_the_run = self.batches.saturating_mul(epochs).max(1);
         useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }
+}
+
+/// Returns the samples of every epoch, and how an epoch is cut into batches.
+fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walks>, EpochCut), LoaderError> {
+    let samples = options.epoch_samples.unwrap_or(dataset.len());
+    if samples == 0 || dataset.is_empty() {
+        return Err(LoaderError::Options("the epoch has no samples".into()));
+    }
+    let parts = dataset.parts();
+    let mix = (!parts.is_empty()).then(|| ("the mix", dataset.len()));
+    for (what, samples) in [Some(("an epoch", samples)), mix].into_iter().flatten() {
+        if samples > u64::from(u32::MAX) {
+            let most = u32::MAX;
+            return Err(LoaderError::Options(format!("{what} has {samples} samples, but at most {most} are possible")));
+        }
+    }
+    let cut = EpochCut {
+        samples,
+        batch: options.batch_size as u64,
+        last: options.last,
+        rank: u64::from(options.rank),
+        world: u64::from(options.world_size),
+    };
+    if cut.batches() == 0 {
+        return Err(LoaderError::Options(format!(
+            "an epoch of {samples} samples has no whole batch of {}, and the last batch is dropped",
+            cut.batch
+        )));
+    }
+    let seed = options.shuffle.then_some(options.seed);
+    let walks = if parts.is_empty() {
+        Walks::plain(seed, samples)
+    } else {
+        Walks::of_mix(seed, portions_of(&parts, samples).map_err(LoaderError::Options)?)
+    };
+    Ok((Arc::new(walks), cut))
+}
+
+/// Says in words what an epoch takes of each dataset of a mix; nothing for any other dataset.
+fn note_of_mix(parts: &[Part], portions: &[Portion]) -> Option<String> {
+    let taken = parts.iter().zip(portions).map(|(part, portion)| {
+        let (taken, of) = (portion.taken, portion.samples);
+        format!("{} ({taken} of {})", part.name, counted(of, "sample"))
+    });
+    let mut named: Vec<String> = taken.take(PARTS_NAMED).collect();
+    if parts.len() > PARTS_NAMED {
+        named.push(format!("{} more", parts.len() - PARTS_NAMED));
+    }
+    (!parts.is_empty()).then(|| format!("each epoch takes samples of {}", named.join(", ")))
 }
 
 /// Formats a number with its noun.

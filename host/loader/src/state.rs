@@ -3,7 +3,7 @@
 //!
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
-use crate::order::LastBatch;
+use crate::order::{LastBatch, Portion, described};
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::beginnings;
@@ -33,6 +33,9 @@ pub struct LoaderState {
     pub policy: Option<CorruptPolicy>,
     /// Samples of an epoch.
     pub epoch_samples: u64,
+    /// What an epoch takes of each part of a mix; empty for any other dataset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub portions: Vec<Portion>,
     /// Samples of a global batch.
     pub batch_size: u64,
     /// Treatment of the last batch.
@@ -163,10 +166,13 @@ impl LoaderState {
         let pipeline =
             |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.operations));
         let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
+        let is_as_long = self.epoch_samples == fresh.epoch_samples;
+        let portions = |state: &Self| is_as_long.then(|| described(&state.portions));
         let fields = [
             ("seed", number(self.seed), number(fresh.seed)),
             ("shuffle", Some(self.shuffle.to_string()), Some(fresh.shuffle.to_string())),
             ("samples per epoch", number(self.epoch_samples), number(fresh.epoch_samples)),
+            ("epochs of", portions(self), portions(fresh)),
             ("batch size", number(self.batch_size), number(fresh.batch_size)),
             ("last batch", last(self.last), last(fresh.last)),
             ("pipeline", pipeline(&self.pipeline), pipeline(&fresh.pipeline)),

@@ -234,11 +234,10 @@ impl ByHand {
         let program =
             Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
         let sample_ids = vec![5, 0, 17];
-        let (seed, epoch, generation, epoch_samples) = (1, 2, 3, dataset.len());
+        let (seed, epoch, generation, id_limit) = (1, 2, 3, dataset.len());
         let encoded = DriveProgram::new(program.clone(), dataset.decoders()).to_bytes()?;
         let id = program_id(dataset.identity().as_bytes(), &encoded);
-        let request =
-            BatchRequest { program: id, seed, epoch, batch: 4, slot: 0, generation, epoch_samples, sample_ids };
+        let request = BatchRequest { program: id, seed, epoch, batch: 4, slot: 0, generation, id_limit, sample_ids };
         let shape = program.pipeline.output();
         let mut rows = vec![0; request.sample_ids.len() * shape.bytes()];
         let mut preparer = SamplePreparer::new(&program);

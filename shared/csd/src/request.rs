@@ -49,8 +49,8 @@ pub struct BatchRequest {
     pub slot: u32,
     /// Generation of that slot. The finished slot repeats it, so that the host recognises late work.
     pub generation: u64,
-    /// Samples of an epoch. A dataset shorter than this is repeated: sample `i` is stored at `i % len`.
-    pub epoch_samples: u64,
+    /// Number above all sample ids of the epoch. Sample `i` is stored at `i % len`, so samples may be repeated.
+    pub id_limit: u64,
     /// Sample ids in the order of the batch.
     pub sample_ids: Vec<u64>,
 }
@@ -85,15 +85,15 @@ pub enum RequestError {
     /// No samples, or more than [`BATCH_SAMPLES_MAX`].
     #[error("batch request of {0} samples, 1 to {BATCH_SAMPLES_MAX} allowed")]
     Count(u32),
-    /// A sample id outside the epoch.
-    #[error("sample {id} at position {position}, epoch has {epoch_samples}")]
+    /// A sample id that is too large.
+    #[error("sample {id} at position {position}, ids of the epoch are below {id_limit}")]
     Sample {
         /// Position in the batch.
         position: usize,
         /// The id.
         id: u64,
-        /// Samples of the epoch.
-        epoch_samples: u64,
+        /// Number above all ids of the epoch.
+        id_limit: u64,
     },
 }
 
@@ -108,7 +108,7 @@ struct RequestHeader {
     slot: U32,
     count: U32,
     generation: U64,
-    epoch_samples: U64,
+    id_limit: U64,
     crc: U32,
     program: U64,
     reserved: [u8; 4],
@@ -142,7 +142,7 @@ impl BatchRequest {
             slot: self.slot.into(),
             count: (self.sample_ids.len() as u32).into(),
             generation: self.generation.into(),
-            epoch_samples: self.epoch_samples.into(),
+            id_limit: self.id_limit.into(),
             crc: 0.into(),
             program: self.program.into(),
             reserved: [0; 4],
@@ -176,12 +176,12 @@ impl BatchRequest {
         if actual != header.crc.get() {
             return Err(RequestError::Checksum { expected: header.crc.get(), actual });
         }
-        let epoch_samples = header.epoch_samples.get();
+        let id_limit = header.id_limit.get();
         let mut sample_ids = Vec::with_capacity(count as usize);
         for (position, id) in ids.chunks_exact(8).enumerate() {
             let id = u64::from_le_bytes(id.try_into().expect("chunks of eight bytes"));
-            if id >= epoch_samples {
-                return Err(RequestError::Sample { position, id, epoch_samples });
+            if id >= id_limit {
+                return Err(RequestError::Sample { position, id, id_limit });
             }
             sample_ids.push(id);
         }
@@ -192,7 +192,7 @@ impl BatchRequest {
             batch: header.batch.get(),
             slot: header.slot.get(),
             generation: header.generation.get(),
-            epoch_samples,
+            id_limit,
             sample_ids,
         })
     }
@@ -205,15 +205,15 @@ mod tests {
 
     fn request() -> impl Strategy<Value = BatchRequest> {
         (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40)
-            .prop_flat_map(|(program, seed, epoch, batch, slot, generation, epoch_samples)| {
-                proptest::collection::vec(0..epoch_samples, 1..40).prop_map(move |sample_ids| BatchRequest {
+            .prop_flat_map(|(program, seed, epoch, batch, slot, generation, id_limit)| {
+                proptest::collection::vec(0..id_limit, 1..40).prop_map(move |sample_ids| BatchRequest {
                     program,
                     seed,
                     epoch,
                     batch,
                     slot,
                     generation,
-                    epoch_samples,
+                    id_limit,
                     sample_ids,
                 })
             })
@@ -255,7 +255,7 @@ mod tests {
             batch: 3,
             slot: 4,
             generation: 5,
-            epoch_samples: 10,
+            id_limit: 10,
             sample_ids: vec![9],
         };
         assert!(BatchRequest::parse(&request.to_bytes()).is_ok());
@@ -263,7 +263,7 @@ mod tests {
         request.sample_ids = vec![1, 10];
         assert_eq!(
             BatchRequest::parse(&request.to_bytes()),
-            Err(RequestError::Sample { position: 1, id: 10, epoch_samples: 10 })
+            Err(RequestError::Sample { position: 1, id: 10, id_limit: 10 })
         );
     }
 }

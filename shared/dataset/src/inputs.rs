@@ -1,6 +1,7 @@
 //! The files from which a dataset is read, so that a program never writes over one of them.
 
 use crate::Dataset;
+use crate::sources::mix::paths_in;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +22,11 @@ const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
 ///
 /// Fails if `root` cannot be examined.
 pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<bool> {
+    Ok(belongs_to(root, place)? || fs::metadata(place).is_ok_and(|found| dataset.sample_in(&found).is_some()))
+}
+
+/// Returns whether `place` is, or would become, a file of the dataset at `root`, as far as names tell.
+fn belongs_to(root: &Path, place: &Path) -> io::Result<bool> {
     let is_directory = fs::metadata(root)?.is_dir();
     let root = fs::canonicalize(root)?;
     if is_directory {
@@ -34,7 +40,14 @@ pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<
     } else if place == root || LISTS.iter().any(|list| root.with_file_name(list) == place) {
         return Ok(true);
     }
-    Ok(fs::metadata(place).is_ok_and(|found| dataset.sample_in(&found).is_some()))
+    if !is_directory && root.extension().is_some_and(|extension| extension == "toml") {
+        for part in paths_in(&root).map_err(io::Error::other)? {
+            if belongs_to(&part, place)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether the file at `path` is `found`.
@@ -88,6 +101,20 @@ mod tests {
         {
             assert!(!is_input(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_mix_and_the_files_of_its_datasets_are_inputs() {
+        let (_home, here) = folder();
+        fs::write(here.join("list.csv"), "path,label\nstore/3.jpg,cat\n").unwrap();
+        fs::write(here.join("mix.toml"), "[[dataset]]\npath = \"photos\"\n[[dataset]]\npath = \"list.csv\"\n").unwrap();
+        let root = here.join("mix.toml");
+        let dataset = open(&root).unwrap();
+        let is_input = |place: &str| is_input(&*dataset, &root, &here.join(place)).unwrap();
+        for part in ["mix.toml", "list.csv", "photos/a/new.json", "photos/a/1.jpg", "store/3.jpg"] {
+            assert!(is_input(part), "{part}");
+        }
+        assert!(!is_input("photos/notes.json") && !is_input("store/new.json"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`cifar`]: CIFAR's binary files.
 //! - [`list`]: a list of image files with labels.
 //! - [`shards`]: WebDataset tar shards.
+//! - [`mix`]: several datasets, each with a weight.
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
@@ -101,6 +102,17 @@ impl FetchDepth {
     }
 }
 
+/// A dataset of a mix: neighbouring samples, which epochs walk apart from those of other parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Name for messages.
+    pub name: String,
+    /// Number of samples.
+    pub samples: u64,
+    /// Weight beside the other parts: a finite number above 0.
+    pub weight: f64,
+}
+
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
 ///
 /// A dataset around another dataset has to decide about each method: a method that it leaves out does what suits a
@@ -113,6 +125,12 @@ pub trait Dataset: Send + Sync {
     /// Returns `false`: a source without samples does not open.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the parts of a [`mix::Mix`], in the order of their samples. Each epoch walks them apart, and takes of
+    /// each as many samples as its weight says. Any other dataset has no parts.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     /// Returns the names of the classes; a label is an index into them.

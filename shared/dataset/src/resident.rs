@@ -10,7 +10,7 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, ReadError,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, Part, ReadError,
     Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
@@ -184,6 +184,10 @@ impl Dataset for Resident {
 
     fn len(&self) -> u64 {
         self.dataset.len()
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.dataset.parts()
     }
 
     fn classes(&self) -> &[String] {

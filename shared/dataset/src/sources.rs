@@ -4,6 +4,7 @@ pub mod cifar;
 mod files;
 pub mod folder;
 pub mod list;
+pub mod mix;
 pub mod shards;
 
 use crate::Dataset;
@@ -11,6 +12,7 @@ use crate::pack::{FormatError, Pack};
 use cifar::{Cifar, CifarError};
 use folder::{Folder, FolderError};
 use list::{List, ListError};
+use mix::{Mix, MixError};
 use shards::{ShardError, Shards};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -46,6 +48,9 @@ pub enum OpenError {
     /// The path looks like a list of files.
     #[error(transparent)]
     List(#[from] ListError),
+    /// The path looks like a mix of datasets.
+    #[error(transparent)]
+    Mix(#[from] MixError),
     /// The path looks like tar shards.
     #[error(transparent)]
     Shards(#[from] ShardError),
@@ -57,7 +62,7 @@ pub enum OpenError {
 /// Opens a dataset of any kind. The kind is recognised as follows:
 ///
 /// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`,
-///   a list of files by `.csv`.
+///   a list of files by `.csv`, a mix of datasets by `.toml`.
 /// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
 ///   files are read; tar shards if it holds `*.tar`; otherwise an image folder.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
@@ -78,10 +83,11 @@ pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         "tar" => Ok(Box::new(Shards::open(path)?)),
         "csv" => Ok(Box::new(List::open(path)?)),
         "bin" => Ok(Box::new(Cifar::open(path)?)),
+        "toml" => Ok(Box::new(Mix::open(path)?)),
         _ => Err(OpenError::Unrecognized {
             path: path.to_owned(),
-            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards or a list of files \
-                   (.csv)",
+            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, a list of files \
+                   (.csv) or a mix of datasets (.toml)",
         }),
     }
 }

@@ -81,9 +81,9 @@ impl Rng {
         ChaCha8::two([first, first + 1].map(|operation| key_of_sample(draw, operation))).map(Self)
     }
 
-    /// Returns a stream of an epoch, such as the one that shuffles the epoch. No stream of a sample equals it.
-    pub fn for_epoch(seed: u64, epoch: u32, stream: u32) -> Self {
-        Self::from_key([seed, join(epoch, stream), 0, EPOCH_DOMAIN])
+    /// Returns a stream of an epoch, or of a pass over a part of the dataset. No stream of a sample equals it.
+    pub fn for_epoch(seed: u64, epoch: u64, stream: u32) -> Self {
+        Self::from_key([seed, join(epoch as u32, stream), epoch >> 32, EPOCH_DOMAIN])
     }
 
     /// Returns the stream of a rank's share of a batch. No stream of a sample or an epoch equals it.
@@ -209,12 +209,13 @@ mod tests {
             Rng::for_sample(Draw { sample_id: 0, ..draw }, 0).word(),
             Rng::for_epoch(1, 2, 0).word(),
             Rng::for_epoch(1, 2, 1).word(),
+            Rng::for_epoch(1, 2 + (1 << 32), 1).word(),
             Rng::for_batch(1, 2, 0, 0).word(),
             Rng::for_batch(1, 2, 0, 3).word(),
             Rng::for_batch(1, 2, 1, 0).word(),
         ];
         firsts.sort_unstable();
         firsts.dedup();
-        assert_eq!(firsts.len(), 11);
+        assert_eq!(firsts.len(), 12);
     }
 }

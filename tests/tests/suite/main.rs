@@ -19,6 +19,7 @@ mod headspace;
 mod hosts;
 mod limits;
 mod local;
+mod mixes;
 mod mixing;
 mod positions;
 mod reading;

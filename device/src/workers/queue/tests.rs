@@ -23,7 +23,7 @@ fn job(id: JobId, samples: u64) -> Job {
         batch: 3,
         slot: 0,
         generation: 4,
-        epoch_samples: samples,
+        id_limit: samples,
         sample_ids: (0..samples).collect(),
     };
     Job { id, program, request, layout }

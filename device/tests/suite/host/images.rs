@@ -40,10 +40,10 @@ pub fn encoded(program: &Program) -> Vec<u8> {
 
 /// Makes a request for [`program`] with the policy to fail, and [`DATASET`].
 pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
-    let epoch_samples = sample_ids.iter().max().unwrap() + 1;
+    let id_limit = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
     let program = program_id(&DATASET, &encoded(&program(CorruptPolicy::Fail)));
-    BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
+    BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, id_limit, sample_ids }
 }
 
 /// Returns the request for a program that prepares this dataset.

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// Run epochs over a dataset: CPU and drive prepare its batches, and each batch is delivered exactly once.
 ///
-/// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files, WebDataset tar shards, or a list of files
-/// (a .csv with the columns path and label). Without further options, a local drive is started on this machine and
+/// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (a
+/// .csv with the columns path and label), or a mix of several of these (a .toml with a table [[dataset]] for each, with
+/// its path and maybe its weight). Without further options, a local drive is started on this machine and
 /// takes half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
 /// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. Under the strategy `mte`, the
 /// CPU works from the head of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead
@@ -21,8 +22,8 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, or the address of a drive that holds a
-    /// pack
+    /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the address of a
+    /// drive that holds a pack
     pub dataset: PathBuf,
     /// Table of fields beside the dataset, as comma-separated values: its first line names the columns, its first
     /// column the sample (as ddlp inspect does, with or without the extension); each other column is a field of every
@@ -64,7 +65,8 @@ pub struct RunArgs {
     /// What to do with a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
-    /// Samples per epoch: the dataset is repeated or cut to this number [default: those of the dataset]
+    /// Samples per epoch: the dataset is repeated or cut to this number; of a mix, each epoch takes this many samples,
+    /// from where the one before stopped [default: those of the dataset]
     #[arg(
         long, visible_alias = "samples", value_name = "N", value_parser = parse_positive,
         help_heading = "Job"
@@ -200,6 +202,7 @@ Examples:
   ddlp run photos.ddlp                                    both prongs on this machine
   ddlp run photos.ddlp --strategy mte --report out.html   from both ends until they meet, with a report
   ddlp run imagenet/train --drive none --threads 8        a plain CPU loader over an image folder
+  ddlp run mix.toml --epoch-samples 100000                several datasets, each with a weight
   ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower; 20 ms of accelerator per batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
   ddlp run photos.ddlp --drive /dev/nvme0                 through the kernel's NVMe driver

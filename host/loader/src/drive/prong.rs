@@ -263,7 +263,7 @@ impl DriveProng {
                 batch: id.batch,
                 slot,
                 generation: self.generation,
-                epoch_samples: task.cut.samples,
+                id_limit: task.walks.id_limit(),
                 sample_ids,
             };
             let batch_s = self.handle.engine.lock().schedule.batch_s(self.handle.prong);

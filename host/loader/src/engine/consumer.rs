@@ -179,7 +179,7 @@ impl Engine {
     /// Makes the order of an epoch from which prongs will claim, unless it exists. Fails if the system refuses memory.
     pub fn prepare_order(&self, epoch: u32) -> Result<(), LoaderError> {
         if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
-            let order = EpochOrder::new(self.task.order_seed(), epoch, self.task.cut).map_err(LoaderError::of_order)?;
+            let order = EpochOrder::new(&self.task.walks, epoch, self.task.cut).map_err(LoaderError::of_order)?;
             let order = Arc::new(order);
             let core = &mut *self.lock();
             core.orders.keep(epoch, order, core.schedule.current_epoch());

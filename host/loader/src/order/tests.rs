@@ -6,13 +6,7 @@ fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
 }
 
 fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
-    EpochOrder::new(Some(seed), epoch, cut).expect("memory for a short epoch")
-}
-
-#[test]
-fn a_refused_order_says_how_much_memory_it_needs() {
-    let text = no_memory(1 << 31).to_string();
-    assert!(text.contains("8589934592 bytes for the order of 2147483648 samples") && text.contains("`epoch_samples`"));
+    EpochOrder::new(&Walks::plain(Some(seed), cut.samples), epoch, cut).expect("memory for a short epoch")
 }
 
 #[test]
@@ -33,7 +27,7 @@ fn the_order_of_a_known_seed_stays() {
 #[test]
 fn without_a_shuffle_samples_come_in_the_order_of_the_dataset() {
     let cut = EpochCut { world: 2, rank: 1, ..cut(10, 4, LastBatch::Pad) };
-    let order = EpochOrder::new(None, 5, cut).unwrap();
+    let order = EpochOrder::new(&Walks::plain(None, cut.samples), 5, cut).unwrap();
     assert_eq!((0..3).map(|batch| order.sample_ids(batch)).collect::<Vec<_>>(), [[2, 3], [6, 7], [0, 1]]);
 }
 

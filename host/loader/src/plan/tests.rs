@@ -21,6 +21,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 pipeline: Pipeline::imagenet_val(),
                 policy: CorruptPolicy::Skip,
                 shuffle: seed % 2 == 0,
+                portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
             }),
         })
     })
@@ -75,6 +76,40 @@ fn a_plan_of_version_2_is_of_a_run_that_shuffles() {
 }
 
 #[test]
+fn a_plan_of_version_3_is_of_no_mix() {
+    let run = (Strategy::Cpu, LastBatch::Drop, 0u32, 1u32, Pipeline::imagenet_val(), CorruptPolicy::Skip, false);
+    let plan = of_version(3, (7u64, [3u8; 32], 20u64, 10u64, 2u32, two_batches(), Some(run)));
+    let recorded = plan.run.clone().expect("it names its options");
+    assert!(!recorded.shuffle && recorded.portions.is_empty());
+    plan.check_is_for(&plan).unwrap();
+}
+
+#[test]
+fn a_plan_of_other_weights_is_named() {
+    let mix = |taken: [u64; 2]| {
+        let run = PlannedRun { portions: taken.map(|taken| Portion { samples: 80, taken }).to_vec(), ..in_order() };
+        Plan { run: Some(run), ..Plan::default() }
+    };
+    let refused = mix([70, 30]).check_is_for(&mix([60, 40])).unwrap_err().to_string();
+    assert!(refused.contains("epochs of 70 of 80 samples and 30 of 80 samples, this run has 60 of 80"), "{refused}");
+    mix([70, 30]).check_is_for(&mix([70, 30])).unwrap();
+}
+
+/// Returns the options of a run that does not shuffle.
+fn in_order() -> PlannedRun {
+    PlannedRun {
+        strategy: Strategy::Cpu,
+        last: LastBatch::Short,
+        rank: 0,
+        world: 1,
+        pipeline: Pipeline::imagenet_val(),
+        policy: CorruptPolicy::Fail,
+        shuffle: false,
+        portions: Vec::new(),
+    }
+}
+
+#[test]
 fn a_batch_named_twice_is_refused() {
     let plan =
         Plan { batches: 2, epochs: vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (0, 1)] }], ..Plan::default() };
@@ -87,16 +122,7 @@ fn a_plan_of_another_run_is_named() {
     let run = Plan { seed: 1, ..Plan::default() };
     let error = Plan { seed: 2, ..Plan::default() }.check_is_for(&run).unwrap_err();
     assert_eq!(error.to_string(), "plan was recorded with seed 2, this run has 1");
-    let in_order = PlannedRun {
-        strategy: Strategy::Cpu,
-        last: LastBatch::Short,
-        rank: 0,
-        world: 1,
-        pipeline: Pipeline::imagenet_val(),
-        policy: CorruptPolicy::Fail,
-        shuffle: false,
-    };
-    let in_order = Plan { run: Some(in_order), ..run.clone() };
+    let in_order = Plan { run: Some(in_order()), ..run.clone() };
     // A plan of version 1 names no options, but its run shuffles.
     let error = run.check_is_for(&in_order).unwrap_err();
     assert_eq!(error.to_string(), "plan was recorded with shuffle true, this run has false");

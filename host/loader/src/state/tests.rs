@@ -11,6 +11,7 @@ fn state() -> LoaderState {
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
+        portions: Vec::new(),
         batch_size: 10,
         last: LastBatch::Short,
         strategy: Strategy::Ordered,
@@ -41,6 +42,7 @@ fn other_runs_and_impossible_batches_are_refused() {
         LoaderState { pipeline: Some(Pipeline::imagenet_val()), ..state() },
         LoaderState { policy: Some(CorruptPolicy::Fail), ..state() },
         LoaderState { epoch_samples: 99, ..state() },
+        LoaderState { portions: vec![Portion { samples: 200, taken: 100 }], ..state() },
         LoaderState { batch_size: 9, ..state() },
         LoaderState { last: LastBatch::Drop, ..state() },
         LoaderState { delivered: vec![10], ..state() },
@@ -70,4 +72,16 @@ fn a_state_without_pipeline_and_policy_is_understood() {
     assert_eq!(old.check_fits(&state(), 10), Ok(()));
     let other = LoaderState { program: "34".into(), ..state() };
     assert_eq!(old.check_fits(&other, 10), Err(StateError::OtherProgram));
+}
+
+#[test]
+fn other_weights_of_a_mix_are_named() {
+    let mix = |taken: [u64; 2]| {
+        let portions = taken.map(|taken| Portion { samples: 80, taken }).to_vec();
+        LoaderState { portions, ..state() }
+    };
+    let refused = mix([70, 30]).check_fits(&mix([60, 40]), 10).unwrap_err().to_string();
+    let expected =
+        "with epochs of 70 of 80 samples and 30 of 80 samples, this run has 60 of 80 samples and 40 of 80 samples:";
+    assert!(refused.contains(expected), "{refused}");
 }

@@ -4,6 +4,7 @@ mod delivery;
 mod facade;
 mod fields;
 mod headspace;
+mod mixes;
 mod mixing;
 mod positions;
 

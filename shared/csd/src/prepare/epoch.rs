@@ -20,7 +20,7 @@ impl EpochContext {
     }
 }
 
-/// Returns the index in the dataset of a sample of an epoch. A dataset shorter than the epoch is repeated.
+/// Returns the index in the dataset of a sample of an epoch. A sample that occurs again in the epoch has another id.
 pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
     sample_id % dataset.len()
 }

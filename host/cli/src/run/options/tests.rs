@@ -20,6 +20,7 @@ fn state() -> LoaderState {
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
+        portions: Vec::new(),
         batch_size: 32,
         last: LastBatch::Drop,
         strategy: Strategy::Mte,
@@ -39,6 +40,7 @@ fn plan() -> Plan {
         pipeline: Pipeline::imagenet_val(),
         policy: CorruptPolicy::Skip,
         shuffle: false,
+        portions: Vec::new(),
     };
     Plan {
         seed: 7,

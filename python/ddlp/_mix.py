@@ -1,0 +1,74 @@
+"""Several datasets in one loader."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from ._arrow import ArrowTable, samples_of
+from ._errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ._loader import Samples
+
+
+class Mix:
+    """Several datasets, of which every epoch takes samples by weight.
+
+    An epoch takes its share of each dataset, exact to a sample, and shuffles the shares together. Each dataset is
+    walked without end: an epoch goes on in it where the one before stopped. When all samples of a dataset have come,
+    they come again in a new order, within the same epoch if its share is larger than the dataset. Samples are numbered
+    through all datasets, those of the first one first. A mix may have one dataset: epochs shorter than it then go
+    through all of it.
+
+    If the datasets have different classes, classes of the same name are one class, and labels are those of the mix.
+
+    Args:
+        datasets: The datasets, each of any kind that a loader takes. The same dataset may come twice.
+        weights: A positive number for each dataset, such as ``(0.7, 0.3)``. Default: the numbers of samples, so that an
+            epoch has each sample once.
+
+    Raises:
+        ConfigurationError: The weights are no numbers.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[str | os.PathLike[str] | Samples | ArrowTable],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        if isinstance(datasets, (str, os.PathLike)):
+            raise ConfigurationError(f"ddlp.Mix needs a list of datasets, not the path {os.fspath(datasets)!r} alone")
+        self.datasets = tuple(absolute(dataset) if _is_path(dataset) else dataset for dataset in datasets)
+        self.weights = weights
+        if weights is not None:
+            try:
+                self.weights = tuple(float(weight) for weight in weights)
+            except (TypeError, ValueError):
+                raise ConfigurationError(f"weights are {weights!r}, but must be a number for each dataset") from None
+        self._names = tuple(os.fspath(dataset) if _is_path(dataset) else _kind(dataset) for dataset in datasets)
+
+    def __repr__(self) -> str:
+        return f"ddlp.Mix({list(self.datasets)!r}, weights={self.weights!r})"
+
+    def _members(self) -> list[tuple[str, Any, dict[str, Any] | None]]:
+        """Returns name, samples and columns of each dataset."""
+        for dataset in self.datasets:
+            if isinstance(dataset, Mix):
+                raise ConfigurationError("a ddlp.Mix cannot be part of another one: name its datasets instead")
+        of = [(dataset, None) if _is_path(dataset) else samples_of(dataset) for dataset in self.datasets]
+        return [(name, samples, columns) for name, (samples, columns) in zip(self._names, of, strict=True)]
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Returns the path of a dataset as another process may open it, in another folder. An address stays as it is."""
+    return os.path.abspath(path) if os.path.exists(path) else os.fspath(path)
+
+
+def _is_path(dataset: Any) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(dataset, (str, os.PathLike))
+
+
+def _kind(dataset: Any) -> str:
+    return type(dataset).__qualname__
