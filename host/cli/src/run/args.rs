@@ -13,9 +13,9 @@ use std::time::Duration;
 /// Run epochs over a dataset: CPU and drive prepare its batches, and each batch is delivered exactly once.
 ///
 /// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (a
-/// .csv with the columns path and label), or a mix of several of these (a .toml with a table [[dataset]] for each, with
-/// its path and maybe its weight). Without further options, a local drive is started on this machine and
-/// takes half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
+/// .csv with the columns path and label), or a mix of several of these (a .toml with a table `[[dataset]]` for each,
+/// with its path and maybe its weight). Without further options, a local drive is started on this machine and takes
+/// half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
 /// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. Under the strategy `mte`, the
 /// CPU works from the head of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead
 /// of the CPU.
