@@ -83,7 +83,7 @@ fn values_out_of_range_are_refused() {
         |args| args.throttle = Some(f64::NAN),
         |args| args.slots = Some(0),
         |args| args.slot_bytes = Some(0),
-        |args| args.slot_bytes = Some(12_287),
+        |args| args.slot_bytes = Some(8192),
         |args| args.threads = Some(0),
         |args| args.results = Some("fd:x".into()),
         |args| args.dataset = None,
