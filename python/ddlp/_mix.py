@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Mix:
-    """Several datasets, of which every epoch takes samples by weight.
+    """Several datasets as one. Every epoch takes its share of each, by weight.
 
     An epoch takes its share of each dataset, exact to a sample, and shuffles the shares together. Each dataset is
     walked without end: an epoch goes on in it where the one before stopped. When all samples of a dataset have come,
