@@ -100,12 +100,19 @@ def _square(size: Any) -> int:
     return int(sides[0])
 
 
+def _plain(value: Any) -> Any:
+    """Returns what stands for a member of torchvision's enumerations: `InterpolationMode.BILINEAR` is "bilinear".
+
+    torchvision 0.29 gives the string itself, unless the program has given the member.
+    """
+    return getattr(value, "value", value)
+
+
 def _must_be(transform: Any, **values: tuple[Any, ...]) -> None:
     """Checks parameters that have only some of their values here."""
     for name, possible in values.items():
         value = getattr(transform, name, possible[0])
-        # The interpolation is an enumeration of torchvision.
-        if getattr(value, "value", value) not in possible:
+        if _plain(value) not in possible:
             raise ValueError(f"{name} is {value}, but only {' or '.join(map(str, possible))} is possible")
 
 
@@ -118,7 +125,7 @@ def _size(size: Any) -> Any:
 def _interpolation(transform: Any) -> str:
     """Returns how a transform resizes."""
     _must_be(transform, interpolation=("bilinear", "nearest", "nearest-exact"), antialias=(True, None, "warn"))
-    return "bilinear" if transform.interpolation.value == "bilinear" else "nearest"
+    return "bilinear" if _plain(transform.interpolation) == "bilinear" else "nearest"
 
 
 def _random_resized_crop(transform: Any) -> Operation:
@@ -159,8 +166,7 @@ def _augmentation(transform: Any) -> Operation:
     _must_be(transform, interpolation=("nearest", "bilinear"))
     operation = _OPERATIONS[type(transform).__name__]
     parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
-    # Interpolation and policy are enumerations of torchvision.
-    parameters = {name: getattr(value, "value", value) for name, value in parameters.items()}
+    parameters = {name: _plain(value) for name, value in parameters.items()}
     fill = [0] if parameters["fill"] is None else parameters["fill"]
     translated: Operation = operation(**{**parameters, "fill": tuple(int(value) for value in _channels(fill))})
     return translated
@@ -179,8 +185,7 @@ def _same(transform: Any) -> Operation:
         if given is None:
             # ColorJitter and RandomAffine of torchvision have None for what they do not change.
             return getattr(operation, name)
-        # An interpolation is an enumeration of torchvision.
-        given = getattr(given, "value", given)
+        given = _plain(given)
         if kind is int:
             return _square(given)
         if kind is float:

@@ -3,6 +3,7 @@
 The tests run against an installed package: `scripts/python` builds one and runs them.
 """
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,10 @@ from pathlib import Path
 import blake3
 import numpy
 import pytest
+
+# A shell starts programs in the background with SIGINT ignored, and their children inherit that. The tests of Ctrl-C
+# must not depend on how they were started.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SAMPLES = 60
 CLASSES = 10
