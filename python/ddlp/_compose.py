@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._operations import NAMES, Operation, RandomErasing, RandomResizedCrop, Resize
+from ._operations import NAMES, Operation, RandomCrop, RandomErasing, RandomResizedCrop, Resize
 from ._pipeline import Pipeline
 
 # What only changes the type of an image: the loader's options `dtype` and `layout` do.
@@ -139,6 +139,15 @@ def _resize(transform: Any) -> Operation:
     return Resize(_size(transform.size), _interpolation(transform), transform.max_size)
 
 
+def _random_crop(transform: Any) -> Operation:
+    operation = _same(transform)
+    if isinstance(operation, RandomCrop) and transform.padding is not None and ".v2." in type(transform).__module__:
+        # torchvision.transforms.v2 keeps the padding as left, right, top, bottom.
+        left, right, top, bottom = transform.padding
+        return replace(operation, padding=(left, top, right, bottom))
+    return operation
+
+
 def _random_erasing(transform: Any) -> Operation:
     # torchvision.transforms.v2 keeps "random" as None.
     value: Any = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
@@ -200,6 +209,7 @@ _OPERATIONS = {operation.__name__: operation for operation in NAMES}
 
 # Transforms with parameters for which an operation has only some of torchvision's values.
 _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
+    "RandomCrop": _random_crop,
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
     "RandomErasing": _random_erasing,

@@ -103,6 +103,7 @@ def test_transforms_that_move_pixels_are_translated(t):
             t.RandomResizedCrop((40, 50)),
             t.Resize(30, max_size=64),
             t.RandomCrop((64, 72), padding=(1, 2), pad_if_needed=True, padding_mode="reflect"),
+            t.RandomCrop((60, 64), padding=(1, 2, 3, 4)),
             t.CenterCrop((32, 48)),
         ]
     )
@@ -116,6 +117,7 @@ def test_transforms_that_move_pixels_are_translated(t):
             ddlp.RandomResizedCrop((40, 50)),
             ddlp.Resize(30, max_size=64),
             ddlp.RandomCrop((64, 72), padding=(1, 2), pad_if_needed=True, padding_mode="reflect"),
+            ddlp.RandomCrop((60, 64), padding=(1, 2, 3, 4)),
             ddlp.CenterCrop((32, 48)),
         ]
     )
