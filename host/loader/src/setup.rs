@@ -21,7 +21,7 @@ use crate::threads::ThreadShares;
 use ddlp_csd::memory;
 use ddlp_csd::program::{DriveProgram, Program};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Dataset, Part, RESIDENT_BYTES_MAX, Resident, SampleFields};
+use ddlp_dataset::{Dataset, MixPart, RESIDENT_BYTES_MAX, Resident, SampleFields};
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
 use std::io;
@@ -386,7 +386,7 @@ fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walk
 }
 
 /// Says in words what an epoch takes of each dataset of a mix; nothing for any other dataset.
-fn note_of_mix(parts: &[Part], portions: &[Portion]) -> Option<String> {
+fn note_of_mix(parts: &[MixPart], portions: &[Portion]) -> Option<String> {
     let taken = parts.iter().zip(portions).map(|(part, portion)| {
         let (taken, of) = (portion.taken, portion.samples);
         format!("{} ({taken} of {})", part.name, counted(of, "sample"))

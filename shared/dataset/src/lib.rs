@@ -104,7 +104,7 @@ impl FetchDepth {
 
 /// A dataset of a mix: neighbouring samples, which epochs walk apart from those of other parts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct MixPart {
     /// Name for messages.
     pub name: String,
     /// Number of samples.
@@ -129,7 +129,7 @@ pub trait Dataset: Send + Sync {
 
     /// Returns the parts of a [`mix::Mix`], in the order of their samples. Each epoch walks them apart, and takes of
     /// each as many samples as its weight says. Any other dataset has no parts.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<MixPart> {
         Vec::new()
     }
 

@@ -9,10 +9,10 @@ const FEW: usize = 4;
 /// Extents of a sample to read, in the order in which their bytes follow each other in memory. They may be read in any
 /// order. None of them is empty. The list is reused from sample to sample, and then allocates nothing.
 #[derive(Clone)]
-pub struct Reads(List);
+pub struct Reads(ReadList);
 
 #[derive(Clone)]
-enum List {
+enum ReadList {
     /// The first extents of the array.
     Few([Range<u64>; FEW], usize),
     /// A list that once had more. It keeps its memory.
@@ -26,28 +26,28 @@ impl Reads {
             return;
         }
         match &mut self.0 {
-            List::Few(few, count) if *count < FEW => {
+            ReadList::Few(few, count) if *count < FEW => {
                 few[*count] = extent;
                 *count += 1;
             }
-            List::Few(few, _) => self.0 = List::Many(few.iter().cloned().chain([extent]).collect()),
-            List::Many(many) => many.push(extent),
+            ReadList::Few(few, _) => self.0 = ReadList::Many(few.iter().cloned().chain([extent]).collect()),
+            ReadList::Many(many) => many.push(extent),
         }
     }
 
     /// Removes all extents.
     pub fn clear(&mut self) {
         match &mut self.0 {
-            List::Few(_, count) => *count = 0,
-            List::Many(many) => many.clear(),
+            ReadList::Few(_, count) => *count = 0,
+            ReadList::Many(many) => many.clear(),
         }
     }
 
     /// Returns the extents.
     pub fn extents(&self) -> &[Range<u64>] {
         match &self.0 {
-            List::Few(few, count) => &few[..*count],
-            List::Many(many) => many,
+            ReadList::Few(few, count) => &few[..*count],
+            ReadList::Many(many) => many,
         }
     }
 
@@ -59,7 +59,7 @@ impl Reads {
 
 impl Default for Reads {
     fn default() -> Self {
-        Self(List::Few([const { 0..0 }; FEW], 0))
+        Self(ReadList::Few([const { 0..0 }; FEW], 0))
     }
 }
 

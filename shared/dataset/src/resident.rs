@@ -10,8 +10,8 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, Part, ReadError,
-    Silences, Stored, Unavailable,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
@@ -36,12 +36,12 @@ pub struct Resident {
     width: u32,
     height: u32,
     sample_bytes: usize,
-    groups: Box<[OnceLock<Group>]>,
+    groups: Box<[OnceLock<SampleGroup>]>,
     read: Mutex<BytesRead>,
 }
 
 /// Neighbouring samples, one after the other.
-struct Group {
+struct SampleGroup {
     /// Pixels of the samples; `None` if there was no memory for them.
     pixels: Option<MmapMut>,
     /// Whether each sample is present.
@@ -80,7 +80,7 @@ impl Resident {
         self.of_group(self.groups.get(number)?.get()?, place)
     }
 
-    fn of_group<'a>(&self, group: &'a Group, place: usize) -> Option<&'a [u8]> {
+    fn of_group<'a>(&self, group: &'a SampleGroup, place: usize) -> Option<&'a [u8]> {
         group.present.get(place).filter(|&&is_present| is_present)?;
         group.pixels.as_ref()?.get(place * self.sample_bytes..(place + 1) * self.sample_bytes)
     }
@@ -91,9 +91,9 @@ impl Resident {
         (index as usize / each, index as usize % each)
     }
 
-    fn group(&self, number: usize) -> Group {
+    fn group(&self, number: usize) -> SampleGroup {
         let Ok(mut pixels) = MmapMut::map_anon(GROUP_BYTES) else {
-            return Group { pixels: None, present: Vec::new() };
+            return SampleGroup { pixels: None, present: Vec::new() };
         };
         // A kernel without huge pages uses small ones.
         let _ = pixels.advise(Advice::HugePage);
@@ -101,7 +101,7 @@ impl Resident {
         let first = number as u64 * each;
         let samples = first..self.dataset.len().min(first + each);
         if let Some(present) = self.read_neighbours(samples.clone(), &mut pixels) {
-            return Group { pixels: Some(pixels), present };
+            return SampleGroup { pixels: Some(pixels), present };
         }
         let mut buf = Vec::new();
         let present = samples.zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
@@ -123,7 +123,7 @@ impl Resident {
             form == Some((self.width, self.height, true))
         });
         let present = present.collect();
-        Group { pixels: Some(pixels), present }
+        SampleGroup { pixels: Some(pixels), present }
     }
 
     /// Reads these samples by one read, if they are planar, have checksums and lie one after the other. Returns whether
@@ -186,7 +186,7 @@ impl Dataset for Resident {
         self.dataset.len()
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
     }
 

@@ -9,12 +9,12 @@ use crate::bits::Shifts;
 use crate::color::{self, Color, NEUTRAL};
 use crate::encode;
 use crate::level::Avx2;
-use crate::patch::{PlaneParts, ROWS, SLACK, Shape};
+use crate::patch::{PatchShape, PlaneParts, ROWS, SLACK};
 use crate::planes::{Plane, Planes, Row};
 use crate::predict::{BEFORE_FIRST, Predictor};
 
 /// Decodes the first `rows` rows of a plane.
-pub fn decode_plane(_: Avx2, parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+pub fn decode_plane(_: Avx2, parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     let decode = match parts.predictor {
         Predictor::Top => decode_by::<{ Predictor::Top as u8 }>,
         Predictor::TopLeft => decode_by::<{ Predictor::TopLeft as u8 }>,
@@ -51,9 +51,9 @@ pub fn prefetch(_: Avx2, bytes: &[u8]) {
 }
 
 /// Encodes a patch.
-pub fn encode_patch(_: Avx2, planes: &Planes, shape: &Shape) -> Vec<u8> {
+pub fn encode_patch(_: Avx2, planes: &Planes, shape: &PatchShape) -> Vec<u8> {
     #[target_feature(enable = "avx2,bmi2")]
-    fn encode(planes: &Planes, shape: &Shape) -> Vec<u8> {
+    fn encode(planes: &Planes, shape: &PatchShape) -> Vec<u8> {
         encode::patch::encode::<Shifts>(planes, shape)
     }
     // SAFETY: the proof says that the processor has the instructions.
@@ -61,7 +61,7 @@ pub fn encode_patch(_: Avx2, planes: &Planes, shape: &Shape) -> Vec<u8> {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     // Codes first: to take the fields of a row in the loop below would make each row wait for its stores.
     unpack(parts, shape, rows, plane);
     let Some((first, rest)) = plane[..rows].split_first_mut() else { return };
@@ -79,7 +79,7 @@ fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &Shape, rows: u
 /// Writes the codes of a plane to `plane`.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn unpack(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+fn unpack(parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     let mut fields = parts.fields;
     let widths = parts.widths.chunks_exact(shape.pair_widths());
     for (pair, widths) in plane[..rows].chunks_mut(ROWS).zip(widths) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::color::{Color, NEUTRAL};
 use crate::level::Avx512;
-use crate::patch::{GROUP, PlaneParts, ROWS, Shape};
+use crate::patch::{GROUP, PatchShape, PlaneParts, ROWS};
 use crate::planes::{MAX_SIDE, Plane, Planes, Row};
 use crate::predict::{BEFORE_FIRST, Predictor};
 
@@ -16,7 +16,7 @@ const ASCENDING: u64 = 0x0706_0504_0302_0100;
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Decodes the first `rows` rows of a plane.
-pub fn decode_plane(_: Avx512, parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+pub fn decode_plane(_: Avx512, parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     let decode = match parts.predictor {
         Predictor::Top => decode_by::<{ Predictor::Top as u8 }>,
         Predictor::TopLeft => decode_by::<{ Predictor::TopLeft as u8 }>,
@@ -45,7 +45,7 @@ pub fn write_rgb(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi2")]
-fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+fn decode_by<const PREDICTOR: u8>(parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     let neighbours = Neighbours::new(shape.width - 1);
     let mut fields = parts.fields;
     let mut above = None;

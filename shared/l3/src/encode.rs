@@ -1,6 +1,6 @@
 //! From pixels to bytes.
 
-use crate::patch::Shape;
+use crate::patch::PatchShape;
 use crate::planes::{EMPTY, Planes};
 use crate::{Image, Index, Level};
 
@@ -81,7 +81,7 @@ fn encode_rows(level: Level, image: Image<'_>, side: usize, rows: std::ops::Rang
     let mut patches = Vec::with_capacity(rows.len() * image.width().div_ceil(side));
     for y in rows.map(|row| row * side) {
         for x in (0..image.width()).step_by(side) {
-            let shape = Shape {
+            let shape = PatchShape {
                 width: side.min(image.width() - x),
                 height: side.min(image.height() - y),
                 side,
@@ -95,7 +95,7 @@ fn encode_rows(level: Level, image: Image<'_>, side: usize, rows: std::ops::Rang
 }
 
 /// Reads the pixels of a patch.
-fn read_planes(image: Image<'_>, x: usize, y: usize, shape: &Shape, planes: &mut Planes) {
+fn read_planes(image: Image<'_>, x: usize, y: usize, shape: &PatchShape, planes: &mut Planes) {
     for row in 0..shape.height {
         let pixels = image.row(x, y + row, shape.width);
         let [red, green, blue] = planes.each_mut().map(|plane| &mut plane[row][..shape.width]);

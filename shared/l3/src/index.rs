@@ -5,7 +5,7 @@ use std::ops::Range;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::patch::{ALIGNMENT, Shape};
+use crate::patch::{ALIGNMENT, PatchShape};
 use crate::{Error, Level, Region};
 
 const MAGIC: [u8; 4] = *b"\x89DL3";
@@ -238,9 +238,9 @@ impl Index {
     }
 
     /// Returns the size of a patch.
-    pub(crate) fn shape(&self, patch: usize) -> Shape {
+    pub(crate) fn shape(&self, patch: usize) -> PatchShape {
         let (row, column) = (patch / self.columns(), patch % self.columns());
-        Shape {
+        PatchShape {
             width: self.side.min(self.width - column * self.side),
             height: self.side.min(self.height - row * self.side),
             side: self.side,

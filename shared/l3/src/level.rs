@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::bits::Shifts;
 use crate::color::{self, Color};
 use crate::encode;
-use crate::patch::{self, PlaneParts, Shape};
+use crate::patch::{self, PatchShape, PlaneParts};
 use crate::planes::{Plane, Planes};
 #[cfg(target_arch = "x86_64")]
 use crate::{avx2, avx512};
@@ -90,7 +90,7 @@ impl Level {
     }
 
     /// Decodes the first `rows` rows of a plane.
-    pub(crate) fn decode_plane(self, parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+    pub(crate) fn decode_plane(self, parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(proof) => avx512::decode_plane(proof, parts, shape, rows, plane),
@@ -131,7 +131,7 @@ impl Level {
     }
 
     /// Encodes a patch.
-    pub(crate) fn encode_patch(self, planes: &Planes, shape: &Shape) -> Vec<u8> {
+    pub(crate) fn encode_patch(self, planes: &Planes, shape: &PatchShape) -> Vec<u8> {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(proof) => avx2::encode_patch(proof.avx2(), planes, shape),

@@ -18,7 +18,7 @@ pub const SLACK: usize = 72;
 
 /// What the image's header and the patch's place in the image say about a patch.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct PatchShape {
     /// Columns of pixels.
     pub width: usize,
     /// Rows of pixels.
@@ -29,7 +29,7 @@ pub struct Shape {
     pub channels: usize,
 }
 
-impl Shape {
+impl PatchShape {
     /// Returns the number of pairs of rows. The last pair of an odd height has one row.
     pub fn pairs(&self) -> usize {
         self.height.div_ceil(ROWS)
@@ -78,7 +78,7 @@ impl<'a> Parts<'a> {
     /// # Errors
     ///
     /// Says what is wrong with the patch. A result is safe to decode: the fields have the bytes that the widths need.
-    pub fn find(bytes: &'a [u8], length: usize, shape: &Shape) -> Result<Self, &'static str> {
+    pub fn find(bytes: &'a [u8], length: usize, shape: &PatchShape) -> Result<Self, &'static str> {
         assert!(bytes.len() >= length + SLACK && length >= shape.least_bytes(), "the caller has checked the length");
         let (head, rest) = bytes.split_at(HEAD);
         let gray = shape.channels == 1;
@@ -108,7 +108,7 @@ impl<'a> Parts<'a> {
 const TOO_LONG: &str = "its length differs from what its widths say";
 
 /// Returns the bytes of a plane's fields, or nothing if a width is too large.
-fn fields_bytes(widths: &[u8], shape: &Shape) -> Option<usize> {
+fn fields_bytes(widths: &[u8], shape: &PatchShape) -> Option<usize> {
     let (pairs, single) = widths.split_at(shape.height / ROWS * shape.pair_widths());
     Some(ROWS * sum(pairs)? + sum(single)?)
 }
@@ -136,7 +136,7 @@ fn sum(widths: &[u8]) -> Option<usize> {
 
 /// Decodes the first `rows` rows of a plane.
 #[inline(always)]
-pub fn decode_plane<F: Fields>(parts: &PlaneParts<'_>, shape: &Shape, rows: usize, plane: &mut Plane) {
+pub fn decode_plane<F: Fields>(parts: &PlaneParts<'_>, shape: &PatchShape, rows: usize, plane: &mut Plane) {
     let last = shape.width - 1;
     let mut fields = parts.fields;
     let mut above = None;

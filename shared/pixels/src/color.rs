@@ -13,9 +13,9 @@ const GRAY: [f32; 3] = [0.2989, 0.587, 0.114];
 const WHITE: f32 = 255.999;
 
 /// Planes of a block: red, green and blue.
-type Planes = [[f32; BLOCK]; 3];
+type BlockPlanes = [[f32; BLOCK]; 3];
 /// The pixels of a block.
-type Block = [[u8; 3]; BLOCK];
+type PixelBlock = [[u8; 3]; BLOCK];
 
 for_levels! {
     /// Turns each value v into factor × v + plus, within 0 and 255 and without its fraction.
@@ -110,7 +110,7 @@ fn gray_of(pixel: [u8; 3]) -> u8 {
 
 /// Returns the gray values of a block.
 #[inline(always)]
-fn grays(block: &Block) -> [u8; BLOCK] {
+fn grays(block: &PixelBlock) -> [u8; BLOCK] {
     let ([red, green, blue], mut grays) = (separated(block), [0; BLOCK]);
     for at in 0..BLOCK {
         grays[at] = gray_of([red[at], green[at], blue[at]]);
@@ -120,7 +120,7 @@ fn grays(block: &Block) -> [u8; BLOCK] {
 
 /// Returns the channels of a block. Separating them before they become floats compiles to shuffles.
 #[inline(always)]
-fn separated(block: &Block) -> [[u8; BLOCK]; 3] {
+fn separated(block: &PixelBlock) -> [[u8; BLOCK]; 3] {
     let mut planes = [[0; BLOCK]; 3];
     for at in 0..BLOCK {
         [planes[0][at], planes[1][at], planes[2][at]] = block[at];
@@ -130,7 +130,7 @@ fn separated(block: &Block) -> [[u8; BLOCK]; 3] {
 
 /// Makes the pixels of a block from its channels.
 #[inline(always)]
-fn join([red, green, blue]: &[[u8; BLOCK]; 3], block: &mut Block) {
+fn join([red, green, blue]: &[[u8; BLOCK]; 3], block: &mut PixelBlock) {
     for at in 0..BLOCK {
         block[at] = [red[at], green[at], blue[at]];
     }
@@ -210,7 +210,7 @@ fn modulo_6(value: f32) -> f32 {
 
 /// Changes pixels block by block. The results are limited to 0 to 255 and lose their fraction.
 #[inline(always)]
-fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut Planes)) {
+fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut BlockPlanes)) {
     let (blocks, rest) = pixels.as_chunks_mut::<3>().0.as_chunks_mut::<BLOCK>();
     for block in blocks {
         change_block(block, &change);
@@ -224,7 +224,7 @@ fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut Planes)) {
 }
 
 #[inline(always)]
-fn change_block(block: &mut Block, change: &impl Fn(&mut Planes)) {
+fn change_block(block: &mut PixelBlock, change: &impl Fn(&mut BlockPlanes)) {
     let mut values = separated(block);
     let mut planes = [[0.0; BLOCK]; 3];
     for (plane, values) in planes.iter_mut().zip(&values) {

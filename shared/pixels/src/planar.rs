@@ -3,8 +3,8 @@
 //!
 //! Cutting interleaves the planes, mirrors, and surrounds with zeros in one pass. Sixteen output pixels side by side
 //! come from sixteen neighbours of each plane, shuffled in the same way in every row. A table for each sixteen columns
-//! ([`Columns`]) says which neighbour, if any, each of the 48 bytes is; the vector code (`x86`, `neon`) applies it to
-//! one or two rows at a time.
+//! ([`PlanarColumns`]) says which neighbour, if any, each of the 48 bytes is; the vector code (`x86`, `neon`) applies it
+//! to one or two rows at a time.
 
 #![allow(unsafe_code)]
 
@@ -136,7 +136,7 @@ struct Visible<'a> {
 }
 
 /// The recipe for sixteen columns of the output, the same in every row.
-struct Columns {
+struct PlanarColumns {
     /// Offset of the first of these columns in a row of the output, in bytes.
     out: usize,
     /// First of sixteen columns of the image that contain all visible ones.
@@ -147,12 +147,12 @@ struct Columns {
 
 impl Visible<'_> {
     /// Returns the recipes for all columns of the output; the last sixteen may overlap those before them.
-    fn columns(&self) -> impl Iterator<Item = Columns> {
+    fn columns(&self) -> impl Iterator<Item = PlanarColumns> {
         let last = self.across - LANES;
         (0..self.across).step_by(LANES).map(move |start| self.columns_from(start.min(last)))
     }
 
-    fn columns_from(&self, start: usize) -> Columns {
+    fn columns_from(&self, start: usize) -> PlanarColumns {
         let first = if self.flip { self.across - LANES - start } else { start };
         // The image's column that the first of the sixteen shows, if the image has it.
         let left = self.left + first as i64;
@@ -163,7 +163,7 @@ impl Visible<'_> {
             let lane = if self.flip { LANES - 1 - lane } else { lane } as u8;
             Some(lane.wrapping_add(shift)).filter(|&column| column < LANES as u8).unwrap_or(NONE)
         });
-        Columns { out: start * 3, from: from as usize, shown }
+        PlanarColumns { out: start * 3, from: from as usize, shown }
     }
 
     fn by_pixels(&self, out: &mut [u8]) {

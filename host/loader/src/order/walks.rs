@@ -9,7 +9,7 @@
 //!
 //! If the run does not shuffle, the order of the dataset takes the place of every permutation.
 
-use ddlp_dataset::Part;
+use ddlp_dataset::MixPart;
 use ddlp_pixels::draw::Rng;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -35,7 +35,7 @@ pub struct Portion {
 /// # Errors
 ///
 /// Says which part would get no sample.
-pub(crate) fn portions_of(parts: &[Part], samples: u64) -> Result<Vec<Portion>, String> {
+pub(crate) fn portions_of(parts: &[MixPart], samples: u64) -> Result<Vec<Portion>, String> {
     // Weights up to the largest float have a finite sum this way.
     let largest = parts.iter().map(|part| part.weight).fold(0.0, f64::max);
     let sum: f64 = parts.iter().map(|part| part.weight / largest).sum();

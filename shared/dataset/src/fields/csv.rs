@@ -35,7 +35,7 @@ struct Table<'t> {
 }
 
 /// A column that is read. Numbers are kept as f64, labels as positions in `texts`.
-struct Reading {
+struct ColumnReading {
     name: String,
     /// Numbers in a cell; `None` before the first line.
     width: Option<usize>,
@@ -61,7 +61,7 @@ impl Table<'_> {
             return Err(self.line(1, "the first line must name at least two columns: the sample's name, and a field"));
         }
         let samples = self.dataset.len();
-        let mut columns: Vec<_> = header.iter().skip(1).map(Reading::new).collect();
+        let mut columns: Vec<_> = header.iter().skip(1).map(ColumnReading::new).collect();
         let (mut texts, mut names) = (Texts::default(), Names::new(self.dataset));
         let mut has = vec![false; samples as usize];
         let mut record = ByteRecord::new();
@@ -116,7 +116,7 @@ impl Table<'_> {
     }
 }
 
-impl Reading {
+impl ColumnReading {
     fn new(name: &str) -> Self {
         Self { name: name.into(), width: None, numbers: Vec::new(), is_whole: true }
     }

@@ -74,7 +74,7 @@ pub(super) struct Records(Vec<ShortRecord>);
 impl Records {
     /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap.
     pub(super) fn read(index: &Index) -> Result<Self, FormatError> {
-        let new = || Reading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
+        let new = || RecordsReading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
         let reading = index.read_section(Part::Records, new, |reading, piece| {
             reading.records.try_reserve_exact(index.layout.samples as usize - reading.records.len())?;
             piece.as_chunks().0.iter().for_each(|record| reading.take(record));
@@ -94,7 +94,7 @@ impl Records {
 }
 
 /// Records that are being read.
-struct Reading<'i> {
+struct RecordsReading<'i> {
     index: &'i Index,
     records: Vec<ShortRecord>,
     /// End of the sample before.
@@ -103,7 +103,7 @@ struct Reading<'i> {
     problem: Option<FormatError>,
 }
 
-impl Reading<'_> {
+impl RecordsReading<'_> {
     fn take(&mut self, bytes: &[u8; RECORD_BYTES]) {
         if self.problem.is_some() {
             return;

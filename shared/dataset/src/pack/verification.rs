@@ -109,7 +109,7 @@ pub(super) fn verify_file(
     };
     let threads = parallel::threads(threads);
     let mut findings = Findings::default();
-    let mut watch = Watch::new(&index, progress);
+    let mut watch = VerifyWatch::new(&index, progress);
     check_sections(&index, &mut findings, &mut watch)
         .and_then(|()| samples::check_samples(&index, threads, &mut findings, &mut watch))
         .and_then(|()| check_padding(&index, &mut findings, &mut watch))
@@ -123,12 +123,12 @@ pub(super) fn verify_file(
 struct Cancelled;
 
 /// Reports progress to the caller, who answers whether to continue.
-struct Watch<'p> {
+struct VerifyWatch<'p> {
     state: VerifyProgress,
     progress: &'p mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 }
 
-impl<'p> Watch<'p> {
+impl<'p> VerifyWatch<'p> {
     fn new(index: &Index, progress: &'p mut dyn FnMut(VerifyProgress) -> ControlFlow<()>) -> Self {
         let (samples_total, bytes_total) = (index.layout.samples, index.layout.data_bytes);
         Self { state: VerifyProgress { samples: 0, samples_total, bytes: 0, bytes_total }, progress }
@@ -187,7 +187,7 @@ impl Findings {
 }
 
 /// Checks the sections' checksums, the identity over them, and their contents.
-fn check_sections(index: &Index, findings: &mut Findings, watch: &mut Watch<'_>) -> Result<(), Cancelled> {
+fn check_sections(index: &Index, findings: &mut Findings, watch: &mut VerifyWatch<'_>) -> Result<(), Cancelled> {
     let before = findings.count;
     let (mut labels, mut classes) = (LabelCheck::new(index.layout.classes), ClassNames::new(index.layout.classes));
     let mut digests = Vec::new();
@@ -262,7 +262,7 @@ fn check_zero(index: &Index, extent: Range<u64>, mut tick: impl FnMut() -> Resul
 }
 
 /// Checks the bytes between the parts of the file. Those within the sample region are checked with the samples.
-fn check_padding(index: &Index, findings: &mut Findings, watch: &mut Watch<'_>) -> Result<(), Cancelled> {
+fn check_padding(index: &Index, findings: &mut Findings, watch: &mut VerifyWatch<'_>) -> Result<(), Cancelled> {
     let layout = &index.layout;
     let mut extents: Vec<_> = layout.sections.iter().map(|section| (section.offset, section.length)).collect();
     extents.extend([(0, BLOCK_BYTES), (layout.data_offset, layout.data_bytes), (layout.file_bytes, 0)]);

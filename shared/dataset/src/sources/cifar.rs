@@ -147,19 +147,19 @@ impl std::fmt::Display for Variant {
 /// CIFAR's binary files.
 pub struct Cifar {
     variant: Variant,
-    batches: Vec<Batch>,
+    batches: Vec<BatchFile>,
     classes: Vec<String>,
     labels: Vec<u8>,
     identity: Identity,
 }
 
-struct Batch {
+struct BatchFile {
     file: HeldFile,
     /// Index of the first sample after this batch.
     end: u64,
 }
 
-impl Batch {
+impl BatchFile {
     /// Checks that the file is unchanged since it was opened.
     fn check(&self) -> Result<(), Unavailable> {
         let path = self.file.path();
@@ -201,13 +201,13 @@ impl Cifar {
                 return Err(CifarError::Length { path, bytes, record, variant });
             }
             scan(&path, &file, bytes / record, variant, &mut labels, &mut hasher)?;
-            batches.push(Batch { file: HeldFile::new(file, path, stamp), end: labels.len() as u64 });
+            batches.push(BatchFile { file: HeldFile::new(file, path, stamp), end: labels.len() as u64 });
         }
         Ok(Self { variant, batches, classes, labels, identity: hasher.finish() })
     }
 
     /// Returns the batch that holds a sample, and the number of its record there.
-    fn batch(&self, index: u64) -> (&Batch, u64) {
+    fn batch(&self, index: u64) -> (&BatchFile, u64) {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         let position = self.batches.partition_point(|batch| batch.end <= index);
         let start = if position == 0 { 0 } else { self.batches[position - 1].end };
@@ -261,7 +261,7 @@ impl Dataset for Cifar {
 
     /// Checks that no file was written to, since pixels have no checksum.
     fn check(&self) -> Result<(), Unavailable> {
-        self.batches.iter().try_for_each(Batch::check)
+        self.batches.iter().try_for_each(BatchFile::check)
     }
 
     fn identity(&self) -> Identity {

@@ -16,8 +16,8 @@ pub(crate) use file::paths_in;
 
 use crate::sample::IdentityHasher;
 use crate::{
-    BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, OpenError,
-    PackFile, Part, ReadError, Silences, Stored, Unavailable,
+    BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
+    OpenError, PackFile, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use std::collections::HashMap;
@@ -109,14 +109,14 @@ pub enum MixError {
 
 /// Several datasets as one.
 pub struct Mix {
-    members: Vec<Member>,
+    members: Vec<MixedDataset>,
     classes: Vec<String>,
     left_out_names: Vec<String>,
     identity: Identity,
 }
 
 /// A dataset of a mix.
-struct Member {
+struct MixedDataset {
     name: String,
     dataset: Arc<dyn Dataset>,
     weight: f64,
@@ -157,7 +157,7 @@ impl Mix {
                 return Err(MixError::Weight { name, weight });
             }
             let samples = dataset.len();
-            members.push(Member { name, dataset, weight, first, labels: labels[at].take() });
+            members.push(MixedDataset { name, dataset, weight, first, labels: labels[at].take() });
             first += samples;
         }
         let mut hasher = IdentityHasher::new("ddlp mix 1");
@@ -170,7 +170,7 @@ impl Mix {
     }
 
     /// Returns the dataset that has a sample, and the sample's index there.
-    fn member(&self, index: u64) -> (&Member, u64) {
+    fn member(&self, index: u64) -> (&MixedDataset, u64) {
         let member = &self.members[self.number(index)];
         (member, index - member.first)
     }
@@ -189,10 +189,10 @@ impl Mix {
 const KIND: &str = "mix";
 
 /// For each dataset, the label in the mix of each of its classes; `None` if labels stay as they are.
-type Labels = Vec<Option<Vec<u32>>>;
+type LabelMaps = Vec<Option<Vec<u32>>>;
 
 /// Returns the classes of the mix, and the labels of each dataset.
-fn joined_classes(datasets: &[(String, Arc<dyn Dataset>)]) -> Result<(Vec<String>, Labels), MixError> {
+fn joined_classes(datasets: &[(String, Arc<dyn Dataset>)]) -> Result<(Vec<String>, LabelMaps), MixError> {
     let classes_of_first = datasets[0].1.classes();
     if datasets.iter().all(|(_, dataset)| dataset.classes() == classes_of_first) {
         return Ok((classes_of_first.to_vec(), vec![None; datasets.len()]));
@@ -229,8 +229,8 @@ impl Dataset for Mix {
         false
     }
 
-    fn parts(&self) -> Vec<Part> {
-        let part = |Member { name, dataset, weight, .. }: &Member| Part {
+    fn parts(&self) -> Vec<MixPart> {
+        let part = |MixedDataset { name, dataset, weight, .. }: &MixedDataset| MixPart {
             name: name.clone(),
             samples: dataset.len(),
             weight: *weight,

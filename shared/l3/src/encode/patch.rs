@@ -2,7 +2,7 @@
 
 use crate::bits::Fields;
 use crate::color::{self, Color};
-use crate::patch::{ALIGNMENT, GROUP, HEAD, ROWS, Shape};
+use crate::patch::{ALIGNMENT, GROUP, HEAD, PatchShape, ROWS};
 use crate::planes::{self, MAX_SIDE, Planes, Row};
 use crate::predict::{self, Predictor, WithEdges};
 
@@ -11,7 +11,7 @@ type EdgedPlane = [WithEdges; MAX_SIDE];
 
 /// Encodes a patch.
 #[inline(always)]
-pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
+pub fn encode<F: Fields>(planes: &Planes, shape: &PatchShape) -> Vec<u8> {
     let [red, green, blue] = planes;
     let green_with_edges = with_edges(green, shape);
     let (color, planes) = if shape.channels == 1 {
@@ -43,7 +43,7 @@ pub fn encode<F: Fields>(planes: &Planes, shape: &Shape) -> Vec<u8> {
 }
 
 #[inline(always)]
-fn with_edges(plane: &planes::Plane, shape: &Shape) -> EdgedPlane {
+fn with_edges(plane: &planes::Plane, shape: &PatchShape) -> EdgedPlane {
     let mut with_edges = [[0; MAX_SIDE + 2]; MAX_SIDE];
     for (with_edges, row) in with_edges.iter_mut().zip(plane).take(shape.height) {
         *with_edges = predict::with_edges(row, shape.width - 1);
@@ -53,14 +53,14 @@ fn with_edges(plane: &planes::Plane, shape: &Shape) -> EdgedPlane {
 
 /// Returns the predictor with which a plane takes the fewest bytes.
 #[inline(always)]
-fn cheapest(plane: &EdgedPlane, shape: &Shape) -> Predictor {
+fn cheapest(plane: &EdgedPlane, shape: &PatchShape) -> Predictor {
     let cost = |&predictor: &Predictor| cost(plane, predictor, shape);
     Predictor::ALL.into_iter().min_by_key(cost).expect("there are predictors")
 }
 
 /// Returns the bytes that the fields of a plane take.
 #[inline(always)]
-fn cost(plane: &EdgedPlane, predictor: Predictor, shape: &Shape) -> usize {
+fn cost(plane: &EdgedPlane, predictor: Predictor, shape: &PatchShape) -> usize {
     let pair = |y| {
         let (rows, codes) = pair(plane, predictor, shape, y);
         rows * ones(&codes).count_ones() as usize
@@ -73,7 +73,7 @@ fn cost(plane: &EdgedPlane, predictor: Predictor, shape: &Shape) -> usize {
 fn pack<F: Fields>(
     plane: &EdgedPlane,
     predictor: Predictor,
-    shape: &Shape,
+    shape: &PatchShape,
     all_widths: &mut Vec<u8>,
     fields: &mut Vec<u8>,
 ) {
@@ -98,7 +98,7 @@ fn pack<F: Fields>(
 
 /// Returns how many rows the pair that begins with row `y` has, and their codes. Codes beyond the patch are 0.
 #[inline(always)]
-fn pair(plane: &EdgedPlane, predictor: Predictor, shape: &Shape, y: usize) -> (usize, [Row; ROWS]) {
+fn pair(plane: &EdgedPlane, predictor: Predictor, shape: &PatchShape, y: usize) -> (usize, [Row; ROWS]) {
     let rows = ROWS.min(shape.height - y);
     let mut codes = [[0; MAX_SIDE]; ROWS];
     for (codes, y) in codes.iter_mut().zip(y..shape.height) {
@@ -145,7 +145,7 @@ mod tests {
             word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             *value = 128 + (word >> 24 & ((1 << bits) - 1)) as u8;
         }
-        let shape = Shape { width: 64, height: 64, side: 64, channels: 1 };
+        let shape = PatchShape { width: 64, height: 64, side: 64, channels: 1 };
         let bytes = encode::<Shifts>(&planes, &shape);
         let mut occurs = [0; 16];
         for two in &bytes[HEAD..][..shape.plane_widths()] {

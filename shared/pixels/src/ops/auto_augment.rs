@@ -46,10 +46,10 @@ pub enum AutoAugmentPolicy {
 }
 
 /// A change, its probability and the number of its magnitude.
-type Part = (Augmentation, f64, u32);
+type PolicyPart = (Augmentation, f64, u32);
 
 impl AutoAugmentPolicy {
-    fn pairs(self) -> &'static [[Part; 2]; 25] {
+    fn pairs(self) -> &'static [[PolicyPart; 2]; 25] {
         match self {
             Self::ImageNet => &IMAGENET,
             Self::Cifar10 => &CIFAR10,
@@ -97,7 +97,7 @@ impl AutoAugment {
 }
 
 /// torchvision's tables.
-const IMAGENET: [[Part; 2]; 25] = [
+const IMAGENET: [[PolicyPart; 2]; 25] = [
     [(Posterize, 0.4, 8), (Rotate, 0.6, 9)],
     [(Solarize, 0.6, 5), (AutoContrast, 0.6, 0)],
     [(Equalize, 0.8, 0), (Equalize, 0.6, 0)],
@@ -125,7 +125,7 @@ const IMAGENET: [[Part; 2]; 25] = [
     [(Equalize, 0.8, 0), (Equalize, 0.6, 0)],
 ];
 
-const CIFAR10: [[Part; 2]; 25] = [
+const CIFAR10: [[PolicyPart; 2]; 25] = [
     [(Invert, 0.1, 0), (Contrast, 0.2, 6)],
     [(Rotate, 0.7, 2), (TranslateX, 0.3, 9)],
     [(Sharpness, 0.8, 1), (Sharpness, 0.9, 3)],
@@ -153,7 +153,7 @@ const CIFAR10: [[Part; 2]; 25] = [
     [(TranslateY, 0.7, 9), (AutoContrast, 0.9, 0)],
 ];
 
-const SVHN: [[Part; 2]; 25] = [
+const SVHN: [[PolicyPart; 2]; 25] = [
     [(ShearX, 0.9, 4), (Invert, 0.2, 0)],
     [(ShearY, 0.9, 8), (Invert, 0.7, 0)],
     [(Equalize, 0.6, 0), (Solarize, 0.6, 6)],
@@ -233,7 +233,7 @@ mod tests {
             (AutoAugmentPolicy::Svhn, (329.0, 143.0)),
         ] {
             let parts = policy.pairs().iter().flatten();
-            let sum = |of: fn(&Part) -> f64| parts.clone().map(of).sum::<f64>();
+            let sum = |of: fn(&PolicyPart) -> f64| parts.clone().map(of).sum::<f64>();
             assert_eq!((sum(|part| (part.1 * 10.0).round()), sum(|part| part.2.into())), sums, "{policy:?}");
         }
     }

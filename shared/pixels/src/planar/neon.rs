@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use zerocopy::transmute;
 
-use super::{Columns, Visible};
+use super::{PlanarColumns, Visible};
 use crate::interleave::{LANES, NONE, PLACES};
 
 /// Writes the rows of a window.
@@ -16,7 +16,7 @@ pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
 /// Writes sixteen columns of all rows.
 #[inline]
 #[target_feature(enable = "neon")]
-fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
+fn cut_columns(visible: &Visible<'_>, columns: &PlanarColumns, out: &mut [u8]) {
     let shown: uint8x16_t = transmute!(columns.shown);
     let tables = PLACES.map(|tables| {
         tables.map(|table| {

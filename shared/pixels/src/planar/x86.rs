@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use zerocopy::transmute;
 
-use super::{Columns, Visible};
+use super::{PlanarColumns, Visible};
 use crate::interleave::{LANES, NONE, PLACES};
 
 /// Writes the rows of a window.
@@ -51,7 +51,7 @@ pub fn cut_by_two_rows(visible: &Visible<'_>, out: &mut [u8]) {
 /// Returns the tables of sixteen columns, the same for both rows.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn tables(columns: &Columns) -> [[__m256i; 3]; 3] {
+fn tables(columns: &PlanarColumns) -> [[__m256i; 3]; 3] {
     let shown = _mm256_broadcastsi128_si256(transmute!(columns.shown));
     let mut tables = [[_mm256_setzero_si256(); 3]; 3];
     for (tables, places) in tables.iter_mut().zip(PLACES) {
@@ -78,7 +78,7 @@ fn two_rows(plane: &[u8], start: usize, width: usize) -> __m256i {
 /// Writes sixteen columns of all rows.
 #[inline]
 #[target_feature(enable = "ssse3")]
-fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
+fn cut_columns(visible: &Visible<'_>, columns: &PlanarColumns, out: &mut [u8]) {
     let shown: __m128i = transmute!(columns.shown);
     let tables = PLACES.map(|tables| {
         tables.map(|table| {

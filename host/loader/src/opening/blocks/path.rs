@@ -43,7 +43,7 @@ pub(super) struct DrivePath {
 }
 
 /// An association that is over. Dropping it may wait for the drive: the path must not be locked then.
-type Ended = (Vec<Box<dyn Queue>>, Option<Arc<dyn Controller>>);
+type EndedAssociation = (Vec<Box<dyn Queue>>, Option<Arc<dyn Controller>>);
 
 /// A queue that a thread uses, and the number of its association.
 pub(super) struct Taken {
@@ -233,7 +233,7 @@ impl DrivePath {
 
     /// Records the end of an attempt to open a queue of an association, which is then idle. Returns the association if
     /// it is over.
-    fn opened(&mut self, session: u64, opened: Result<Box<dyn Queue>, DriverError>) -> Option<Ended> {
+    fn opened(&mut self, session: u64, opened: Result<Box<dyn Queue>, DriverError>) -> Option<EndedAssociation> {
         if self.session != session || self.controller.is_none() {
             return None;
         }
@@ -258,7 +258,7 @@ impl DrivePath {
     }
 
     /// Forgets an association, and returns it if it was the current one.
-    fn lose(&mut self, session: u64) -> Option<Ended> {
+    fn lose(&mut self, session: u64) -> Option<EndedAssociation> {
         if self.session != session {
             return None;
         }

@@ -2,12 +2,12 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-fn part(name: &str, samples: u64, weight: f64) -> Part {
-    Part { name: name.into(), samples, weight }
+fn part(name: &str, samples: u64, weight: f64) -> MixPart {
+    MixPart { name: name.into(), samples, weight }
 }
 
 fn taken(weights: &[f64], samples: u64) -> Vec<u64> {
-    let parts: Vec<Part> = weights.iter().map(|&weight| part("a", 1, weight)).collect();
+    let parts: Vec<MixPart> = weights.iter().map(|&weight| part("a", 1, weight)).collect();
     portions_of(&parts, samples).unwrap().iter().map(|portion| portion.taken).collect()
 }
 

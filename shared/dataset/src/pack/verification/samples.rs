@@ -1,6 +1,6 @@
 //! Checking samples, and the bytes between them, on several threads.
 
-use super::{Broken, Cancelled, Findings, Halt, Watch, check_zero};
+use super::{Broken, Cancelled, Findings, Halt, VerifyWatch, check_zero};
 use crate::Location;
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
@@ -29,7 +29,7 @@ pub(super) fn check_samples(
     index: &Index,
     threads: usize,
     findings: &mut Findings,
-    watch: &mut Watch<'_>,
+    watch: &mut VerifyWatch<'_>,
 ) -> Result<(), Cancelled> {
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();

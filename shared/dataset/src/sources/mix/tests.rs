@@ -39,7 +39,7 @@ fn a_mix_has_the_samples_of_its_datasets_one_after_the_other() {
     assert_eq!(contents(&*mix), expected);
     assert_eq!(mix.location(6).file, home.path().join("b/class0/0000.jpg"));
     assert_eq!(mix.sample_in(&fs::metadata(home.path().join("b/class2/0000.jpg")).unwrap()), Some(8));
-    let part = |name: &str, samples, weight| Part { name: name.into(), samples, weight };
+    let part = |name: &str, samples, weight| MixPart { name: name.into(), samples, weight };
     assert_eq!(mix.parts(), [part("a", 6, 0.75), part("b", 3, 0.25)]);
 }
 

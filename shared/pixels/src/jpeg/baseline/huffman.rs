@@ -37,7 +37,7 @@ struct Codes {
 
 /// A symbol and the length of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Coded {
+struct CodedSymbol {
     length: u32,
     symbol: u8,
 }
@@ -62,7 +62,7 @@ impl Codes {
     }
 
     /// Returns the symbol at the beginning of 16 bits.
-    fn decode(&self, bits: u32) -> Option<Coded> {
+    fn decode(&self, bits: u32) -> Option<CodedSymbol> {
         // Limits grow with the length. Comparing all of them needs no branch.
         let length = 1 + self.limits[1..].iter().map(|&limit| usize::from(bits >= limit)).sum::<usize>();
         if length > 16 {
@@ -70,24 +70,24 @@ impl Codes {
         }
         let index = (bits >> (16 - length)) as i32 + self.offsets[length];
         let symbol = *self.symbols.get(usize::try_from(index).ok()?)?;
-        Some(Coded { length: length as u32, symbol })
+        Some(CodedSymbol { length: length as u32, symbol })
     }
 
     /// Returns the symbol at the beginning of 64 bits, with its value; both take at most 27 bits. Returns `None` if the
     /// bits are no code, or if an 8-bit encoder never writes the symbol.
     fn one(&self, kind: Kind, bits: u64) -> Option<Symbol> {
-        let Coded { length, symbol } = self.decode((bits >> (64 - CODE_BITS)) as u32)?;
+        let CodedSymbol { length, symbol } = self.decode((bits >> (64 - CODE_BITS)) as u32)?;
         let Meaning { advance, size } = kind.meaning(symbol)?;
         let length = length + size;
         Some(Symbol { length, advance, value: extend(first_of(bits, length), size) })
     }
 
     /// Visits each symbol with its code, left-aligned in 16 bits.
-    fn each(spec: &HuffmanSpec<'_>, mut visit: impl FnMut(u32, Coded)) {
+    fn each(spec: &HuffmanSpec<'_>, mut visit: impl FnMut(u32, CodedSymbol)) {
         let (mut code, mut symbols) = (0u32, spec.symbols.iter());
         for (length, &count) in (1u32..).zip(&spec.counts) {
             for &symbol in symbols.by_ref().take(count.into()) {
-                visit(code << (16 - length), Coded { length, symbol });
+                visit(code << (16 - length), CodedSymbol { length, symbol });
                 code += 1;
             }
             code <<= 1;
@@ -357,7 +357,7 @@ struct Told {
 /// Returns the code at the beginning of each index, if the index holds the whole code.
 fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[Told; INDICES]> {
     let mut all = Box::new([Told::default(); INDICES]);
-    Codes::each(spec, |code, Coded { length, symbol }| {
+    Codes::each(spec, |code, CodedSymbol { length, symbol }| {
         let Some(free) = INDICES.ilog2().checked_sub(length) else { return };
         let Some(Meaning { advance, size }) = kind.meaning(symbol) else { return };
         let start = (code >> (CODE_BITS - INDICES.ilog2())) as usize;
