@@ -1,8 +1,8 @@
 //! A dataset with hooks at its reads.
 
 use ddlp_dataset::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, PackFile, Part, ReadError,
-    Silences, Stored, Unavailable,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
 use std::fs::Metadata;
@@ -186,7 +186,7 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.len()
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
     }
 

@@ -14,6 +14,14 @@ pub enum DriverError {
         /// Reason of the loss.
         reason: String,
     },
+    /// The system's resolver has no address for the peer's name.
+    #[error("the name in {peer} cannot be resolved: {reason}")]
+    Unresolved {
+        /// Address of the controller.
+        peer: String,
+        /// What the resolver said.
+        reason: String,
+    },
     /// The peer did not answer within the time-out. For the caller, the association is over. The user-space driver ends
     /// it; the kernel keeps it, so that commands running on the drive can be cancelled.
     #[error("no answer from {peer} to {what} within {after:?}")]
@@ -80,7 +88,7 @@ pub enum DriverError {
 impl DriverError {
     /// Returns whether the association is over after this error: connect again.
     pub fn ends_association(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
+        matches!(self, Self::Lost { .. } | Self::Unresolved { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
 
     /// Returns only the reason of a lost connection, and only what timed out after how long; of any other error, the
@@ -104,6 +112,7 @@ impl DriverError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost { .. }
+            | Self::Unresolved { .. }
             | Self::TimedOut { .. }
             | Self::Busy { .. }
             | Self::InUse { .. }

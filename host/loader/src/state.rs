@@ -71,13 +71,7 @@ pub enum StateError {
     #[error("the state was saved with {}: a run resumes only with the options that it began with", listed(.0))]
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
-    #[error(
-        "the state was saved with another dataset (its identity begins with {}, that of this run's dataset with \
-         {}): a run resumes only with the dataset that it began with, or with a pack of the same source in the same \
-         form; `ddlp inspect` prints a file's identity",
-        beginnings([saved, actual])[0],
-        beginnings([saved, actual])[1]
-    )]
+    #[error("{}", other_dataset(saved, actual))]
     OtherDataset {
         /// In the state.
         saved: String,
@@ -126,6 +120,15 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}, this run has {}", self.field, self.saved, self.actual)
     }
+}
+
+fn other_dataset(saved: &str, actual: &str) -> String {
+    let [saved, actual] = beginnings([&saved, &actual]);
+    format!(
+        "the state was saved with another dataset (its identity begins with {saved}, that of this run's dataset with \
+         {actual}): a run resumes only with the dataset that it began with, or with a pack of the same source in the \
+         same form; `ddlp inspect` prints a file's identity"
+    )
 }
 
 fn listed(differences: &[Difference]) -> String {

@@ -3,8 +3,8 @@
 //!
 //! Cutting interleaves the planes, mirrors, and surrounds with zeros in one pass. Sixteen output pixels side by side
 //! come from sixteen neighbours of each plane, shuffled in the same way in every row. A table for each sixteen columns
-//! ([`PlanarColumns`]) says which neighbour, if any, each of the 48 bytes is; the vector code (`x86`, `neon`) applies it
-//! to one or two rows at a time.
+//! ([`PlanarColumns`]) says which neighbour, if any, each of the 48 bytes is. The vector code (`x86`, `neon`) applies
+//! it to one or two rows at a time.
 
 #![allow(unsafe_code)]
 

@@ -76,7 +76,7 @@ impl TcpLink {
         };
         let unanswered = loop {
             match found.recv_timeout(RESOLVE_LOOK) {
-                Ok(found) => return found.map_err(|error| self.lost(&error.to_string())),
+                Ok(found) => return found.map_err(|error| self.unresolved(&error)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline.at => {
                     if let Err(error) = self.check() {
                         break error;
@@ -122,6 +122,10 @@ impl TcpLink {
 
     pub(super) fn lost(&self, reason: &str) -> DriverError {
         DriverError::Lost { peer: self.peer.clone(), reason: reason.to_owned() }
+    }
+
+    fn unresolved(&self, error: &io::Error) -> DriverError {
+        DriverError::Unresolved { peer: self.peer.clone(), reason: error.to_string() }
     }
 
     pub(super) fn protocol(&self, what: String) -> DriverError {
@@ -242,7 +246,7 @@ mod tests {
         let found = link.resolve("[::1]:9", later, |_| panic!("this is an address")).unwrap();
         assert_eq!(found, ["[::1]:9".parse().unwrap()]);
         let refused = link.resolve("drive.example:4420", later, |_| Err(io::ErrorKind::NotFound.into())).unwrap_err();
-        assert!(matches!(refused, DriverError::Lost { .. }), "{refused}");
+        assert!(matches!(refused, DriverError::Unresolved { .. }), "{refused}");
     }
 
     #[test]

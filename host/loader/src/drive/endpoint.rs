@@ -106,6 +106,7 @@ impl Endpoint {
             LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => {
                 "; is the agent running there?"
             }
+            LinkError::Driver(DriverError::Unresolved { .. }) => "; check the host's name, or give its IP address",
         };
         format!("{error}{hint}")
     }

@@ -53,3 +53,14 @@ fn drives_behind_the_kernel_need_no_nqn() {
     assert!(error.starts_with("there is no /dev/nvme4095; `ddlp devices`"), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_name_that_cannot_be_resolved_is_not_blamed_on_the_agent() {
+    let (_root, host) = machine();
+    let end = Endpoint::remote("tcp://drive.invalid:4420/nqn.2024-01.org.example:a", &host).unwrap();
+    let error = DriverError::Unresolved { peer: "tcp://drive.invalid:4420".into(), reason: "no such name".into() };
+    assert!(error.is_transient() && error.ends_association());
+    let said = end.unusable(LinkError::Driver(error), "").to_string();
+    assert!(said.contains("drive.invalid:4420 cannot be resolved: no such name; check the host's name"), "{said}");
+    assert!(!said.contains("agent"), "{said}");
+}
