@@ -37,7 +37,7 @@ def pack(
 
     Args:
         source: Path of an image folder, CIFAR-10's binary files, tar shards, a mix of these (.toml) or another
-            pack; an object or table as `Loader` takes it, with names of its classes.
+            pack; an object or table as `Loader` takes it.
         path: The file to create, usually ending in .ddlp.
         format: "encoded" stores files. The name of a form of pixels stores pixels: "raw" takes several times the
             space and needs no decoding. `ddlp pack --help` lists the names.

@@ -78,22 +78,12 @@ pub fn pack_dataset<'py>(
         PackSource::Object(object) => {
             if let Some(columns) = columns {
                 let table = Table::open(object.bind(py), columns)?;
-                has_classes(&table, "ddlp.ArrowTable(table, classes=…)")?;
                 return written(py, &table, &path, &options, &progress, || None);
             }
             let sequence = Sequence::new(object.bind(py))?;
-            has_classes(&sequence, "give the object an attribute `classes`")?;
             written(py, &sequence, &path, &options, &progress, || sequence.take_raised())
         }
     }
-}
-
-/// Checks that the classes have names; `remedy` says how to give them.
-fn has_classes(source: &dyn Dataset, remedy: &str) -> PyResult<()> {
-    if source.classes().is_empty() {
-        return Err(errors::configuration(format!("a pack names its classes: {remedy}")));
-    }
-    Ok(())
 }
 
 /// Returns whether a file at `path` would be one of the source's, which lies at `root`.

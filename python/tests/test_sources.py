@@ -232,8 +232,6 @@ def test_pack_says_what_is_wrong_with_its_source(photos, tmp_path):
         ddlp.pack("missing", out)
     with pytest.raises(ddlp.ConfigurationError, match="belongs to"):
         ddlp.pack(photos, photos / Photos(photos).classes[0] / "out.ddlp")
-    with pytest.raises(ddlp.ConfigurationError, match="classes"):
-        ddlp.pack([(b"image", 0)], out)
     with pytest.raises(ddlp.SystemRefusedError, match="cannot create"):
         ddlp.pack(photos, tmp_path / "no folder" / "out.ddlp")
 
@@ -426,10 +424,15 @@ def test_a_stream_may_need_the_interpreter(tmp_path):
 
 def test_a_table_is_packed(photos, tmp_path):
     table = photos_table(photos)
-    with pytest.raises(ddlp.ConfigurationError, match="classes"):
-        ddlp.pack(table, tmp_path / "table.ddlp")
-    ddlp.pack(ddlp.ArrowTable(table, classes=Photos(photos).classes), tmp_path / "table.ddlp")
-    assert digests(loader(tmp_path / "table.ddlp")).ordered == digests(loader(photos)).ordered
+    for packed, classes in [
+        (table, []),
+        (ddlp.ArrowTable(table, classes=Photos(photos).classes), Photos(photos).classes),
+    ]:
+        ddlp.pack(packed, tmp_path / "table.ddlp", force=True)
+        with loader(tmp_path / "table.ddlp") as batches, loader(photos) as expected:
+            assert batches.classes == classes
+            assert numpy.array_equal(next(iter(batches)).labels, next(iter(expected)).labels)
+        assert digests(loader(tmp_path / "table.ddlp")).ordered == digests(loader(photos)).ordered
 
 
 def test_a_dataset_of_hugging_face_is_a_dataset(photos):

@@ -61,7 +61,7 @@ impl LabelBlock {
     }
 }
 
-/// Checks that labels are below the number of classes.
+/// Checks that labels are below the number of classes. Where classes have no names, a label may be any number.
 pub(super) struct LabelCheck {
     classes: u32,
     seen: u64,
@@ -76,6 +76,9 @@ impl LabelCheck {
 
     /// Checks the next piece of the section.
     pub(super) fn take(&mut self, piece: &[u8]) {
+        if self.classes == 0 {
+            return;
+        }
         let labels = piece.as_chunks().0.iter().map(|&label| u32::from_le_bytes(label));
         let wrong = || (self.seen..).zip(labels).find(|&(_, label)| label >= self.classes);
         self.wrong = self.wrong.or_else(wrong);

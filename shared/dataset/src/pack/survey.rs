@@ -61,7 +61,9 @@ impl Survey {
 
     fn count(&mut self, pack: &Pack, index: u64) -> Result<(), ReadError> {
         let record = pack.record(index)?;
-        self.class_samples[pack.label(index) as usize] += 1;
+        if let Some(samples) = self.class_samples.get_mut(pack.label(index) as usize) {
+            *samples += 1;
+        }
         *self.forms.entry(record.form).or_default() += 1;
         self.shrunk += u64::from(record.was_shrunk);
         match record.verdict {

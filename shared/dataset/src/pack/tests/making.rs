@@ -31,6 +31,18 @@ fn a_pack_holds_what_its_source_holds() {
 }
 
 #[test]
+fn labels_of_classes_without_names_are_kept() {
+    let bench = Bench::new(1, 2);
+    let list = bench.path("source/list.csv");
+    fs::write(&list, "path,label\nclass0/0000.jpg,7\nclass0/0001.jpg,1048575\n").unwrap();
+    let (source, out) = (open(&list).unwrap(), bench.path("out.ddlp"));
+    quietly(&*source, &out, &PackOptions { verify: true, ..PackOptions::default() }).unwrap();
+    let pack = Pack::open(&out).unwrap();
+    assert_eq!((pack.label(0), pack.label(1), pack.classes().len()), (7, 1_048_575, 0));
+    assert!(Survey::of(&pack).unwrap().class_samples.is_empty());
+}
+
+#[test]
 fn the_number_of_threads_does_not_show_in_the_file() {
     let bench = Bench::new(2, 300);
     let bytes = |threads: usize| {
