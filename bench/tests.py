@@ -410,14 +410,16 @@ class ThroughPython(unittest.TestCase):
             program(folder / "release/ddlp", "#!/bin/sh\n[ $1 = pack ] && exec touch \"$3\"\n"
                     "mkdir \"$2\" && touch \"$2/1.jpg\"\n")
             program(folder / "side-by-side/maker/bin/pip", "#!/bin/sh\n")
-            program(folder / "python", "#!/bin/sh\n[ $2 = ddlp ] && [ -n \"$PYTHONPATH\" ] || exit 1\n"
+            program(folder / "python", "#!/bin/sh\n[ -n \"$PYTHONPATH\" ] || exit 1\n[ $1 = -c ] && exec echo 0.005\n"
+                    "[ $2 = ddlp ] || exit 1\n"
                     """echo '{"per_cpu_s": 980, "median": 980, "note": "stand-in"}'\n""")
             done = start("through-python", folder, "--rounds", 3, "--python", folder / "python")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line.split() for line in done.stdout.splitlines()]
         self.assertEqual(lines[1:4], [[str(number), "1000", "980", "1000", "0.980", "1.000"] for number in range(3)])
         self.assertEqual(" ".join(lines[4]), "median of python ÷ rust 0.980, of the control 1.000")
-        self.assertEqual(lines[5][0], "stand-in;")
+        self.assertEqual(" ".join(lines[5]), "import ddlp: 5 to 5 ms, median 5")
+        self.assertEqual(lines[6][0], "stand-in;")
 
 
 class Against(unittest.TestCase):

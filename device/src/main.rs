@@ -81,6 +81,7 @@ const EX_CONFIG: u8 = 78;
 fn main() -> ExitCode {
     allocator::prepare();
     ddlp_pixels::map_large_blocks();
+    ddlp_pixels::silence_decoder_panics();
     let command = AgentCli::parse().command;
     // A file that reaches `ulimit -f` is then an error to report, like a full disk; it does not kill the process.
     if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {

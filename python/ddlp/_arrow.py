@@ -16,13 +16,14 @@ class ArrowTable:
 
     No byte of an image is copied before it is decoded. A table that another library has mapped from a file is read from
     that file, which must not change meanwhile. An image may also be the path of its file, which is read when the image
-    is prepared; a state of a loader knows such an image by its path.
+    is prepared; a state of a loader identifies such an image by its path.
     """
 
     table: Any
     """Any object with `__arrow_c_stream__`, such as a table of polars, or one of `pyarrow.parquet.read_table`."""
     image: str | None = None
-    """Column of images: binary, paths, or structs (`bytes`, `path`). Default: the only one such, or "image"."""
+    """Column of images: binary, structs (`bytes`, `path`), or paths, which must be named. Default: the only binary or
+    struct column, or "image"."""
     label: str | None = None
     """Column of the labels: whole numbers from 0. Default: the only such column, or "label"."""
     classes: Sequence[str] = ()
@@ -30,7 +31,7 @@ class ArrowTable:
 
 
 def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Returns what the loader reads of a dataset, and the names of its columns and classes if it is a table."""
+    """Returns the object from which the loader reads samples, and for a table the names of its columns and classes."""
     table = _arrow_table(dataset)
     if table is None:
         return dataset, None
@@ -45,8 +46,8 @@ def _arrow_table(dataset: Any) -> ArrowTable | None:
             return ArrowTable(of_library.table, image, label, dataset.classes or of_library.classes)
         if not hasattr(dataset.table, "__arrow_c_stream__"):
             raise ConfigurationError(
-                f"ddlp.ArrowTable needs a table in Arrow memory, and {_kind(dataset.table)} is none: give one of "
-                "pyarrow, polars or Hugging Face"
+                f"ddlp.ArrowTable needs a table in Arrow memory, but {_kind(dataset.table)} is not one: give a table "
+                "of pyarrow or polars, or a dataset of Hugging Face"
             )
         return dataset
     of_library = _of_hugging_face(dataset)

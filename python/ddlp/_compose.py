@@ -11,20 +11,22 @@ from ._errors import ConfigurationError
 from ._operations import NAMES, Operation, RandomCrop, RandomErasing, RandomResizedCrop, Resize
 from ._pipeline import Pipeline
 
-# What only changes the type of an image: the loader's options `dtype` and `layout` do.
+# Transforms that only change the type of an image: the loader's options `dtype` and `layout` replace them.
 _OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor"}
 
-# What depends on the range of an image's values.
+# Transforms whose parameters depend on the range of an image's values.
 _OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
 
 
 class Compose(Pipeline):
     """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
 
-    Takes the transforms that have the name of an operation (`ddlp.Operation`), with their parameters, and Normalize as
-    the last one. Only RandomErasing may follow: its value, in the units of Normalize, becomes the colour that Normalize
-    turns into this value. Transforms that only change the type of an image, such as ToTensor, are left out: the
-    loader's options `dtype` and `layout` do what they do.
+    Takes the transforms that have the name of an operation (`ddlp.Operation`), with their parameters, operations
+    themselves, and Normalize as the last one. Only RandomErasing may follow Normalize: its value is then a normalised
+    one, and the pipeline erases with the colour that Normalize turns into this value. Transforms that only change the
+    type of an image, such as ToTensor, are left out: the loader's options `dtype` and `layout` replace them.
+
+    Instead of a list, torchvision's own Compose may be given. `exif_orientation` turns images upright first.
 
     Raises ConfigurationError for any other transform; the message names it.
     """
@@ -32,22 +34,26 @@ class Compose(Pipeline):
     normalize: tuple[list[float], list[float]] | None = None
     """Mean and standard deviation of Normalize: a loader normalises by them."""
 
-    def __init__(self, transforms: Iterable[Any]) -> None:
+    def __init__(self, transforms: Iterable[Any] | Any, *, exif_orientation: bool = False) -> None:
         operations: list[Operation] = []
         self.normalize = None
         floats: str | None = None
-        for number, transform in enumerate(_flat(transforms)):
+        for number, transform in enumerate(_flat(transforms if isinstance(transforms, Iterable) else [transforms])):
             kind = type(transform).__name__
+            if isinstance(transform, Operation) and self.normalize is None:
+                operations.append(transform)
+                continue
             if self.normalize is not None and kind != "RandomErasing":
                 raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
             if not type(transform).__module__.startswith("torchvision.transforms"):
                 raise ConfigurationError(
-                    f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches"
+                    f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches, or give "
+                    "the loader a function of one image that calls it (`per_sample`), which the CPU alone runs"
                 )
             if floats is not None and kind in _OF_PIXEL_VALUES:
                 raise ConfigurationError(
-                    f"transform {number}, {transform}, has values from 0 to 1 after {floats}, but here from 0 to 255: "
-                    f"put it before {floats} (a threshold times 255)"
+                    f"transform {number}, {transform}, works on values from 0 to 1 after {floats}, but the pipeline's "
+                    f"values are from 0 to 255: put it before {floats}, and multiply a threshold by 255"
                 )
             if kind == "ToTensor" or "float" in str(getattr(transform, "dtype", "")):
                 floats = kind
@@ -71,7 +77,7 @@ class Compose(Pipeline):
                     f"transform {number}, {transform}, has no counterpart here (those that have one are "
                     f"{', '.join(_OPERATIONS)}, Normalize): leave it out, or call it on the loader's batches"
                 )
-        super().__init__(operations)
+        super().__init__(operations, exif_orientation=exif_orientation)
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
@@ -101,15 +107,15 @@ def _square(size: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Returns what stands for a member of torchvision's enumerations: `InterpolationMode.BILINEAR` is "bilinear".
+    """Returns the value of a member of torchvision's enumerations: "bilinear" for `InterpolationMode.BILINEAR`.
 
-    torchvision 0.29 gives the string itself, unless the program has given the member.
+    A transform of torchvision 0.29 has the string already, unless the program has given the member.
     """
     return getattr(value, "value", value)
 
 
 def _must_be(transform: Any, **values: tuple[Any, ...]) -> None:
-    """Checks parameters that have only some of their values here."""
+    """Raises ValueError if a parameter has a value that the operation does not support."""
     for name, possible in values.items():
         value = getattr(transform, name, possible[0])
         if _plain(value) not in possible:
@@ -123,7 +129,7 @@ def _size(size: Any) -> Any:
 
 
 def _interpolation(transform: Any) -> str:
-    """Returns how a transform resizes."""
+    """Returns the interpolation by which a transform resizes."""
     _must_be(transform, interpolation=("bilinear", "nearest", "nearest-exact"), antialias=(True, None, "warn"))
     return "bilinear" if _plain(transform.interpolation) == "bilinear" else "nearest"
 
@@ -156,7 +162,7 @@ def _random_erasing(transform: Any) -> Operation:
 
 
 def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[float], list[float]] | None) -> Operation:
-    """Returns the operation with its value, which is one of floats or normalised, as one from 0 to 255."""
+    """Converts the operation's value, which belongs to float or normalised images, to values from 0 to 255."""
     if erasing.value == "random":
         return erasing
     values: Any = erasing.value
@@ -192,7 +198,7 @@ def _same(transform: Any) -> Operation:
     def value(name: str, kind: Any) -> Any:
         given = getattr(transform, name)
         if given is None:
-            # ColorJitter and RandomAffine of torchvision have None for what they do not change.
+            # torchvision's ColorJitter and RandomAffine store None for a property that they do not change.
             return getattr(operation, name)
         given = _plain(given)
         if kind is int:

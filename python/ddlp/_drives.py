@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,11 +22,11 @@ class LocalDrive:
     """Share of its full speed at which the drive works, above 0 and at most 1."""
     slots: int | None = None
     """Result slots. Default: as many as the strategy can use and memory allows."""
-    agent: str | None = None
+    agent: str | os.PathLike[str] | None = None
     """Program of the drive's agent. Default: the one in this package."""
 
 
-Drive = Literal["local", "auto"] | str | LocalDrive
+Drive = Literal["local", "auto"] | str | os.PathLike[str] | LocalDrive
 """A drive: `"local"`, `"auto"` (the one that the kernel is connected to), `/dev/nvme0`, an address
 `tcp://HOST:PORT/NQN`, or a LocalDrive."""
 
@@ -34,8 +35,10 @@ def described(drives: None | Drive | Sequence[Drive]) -> list[Any] | None:
     """Describes drives as the loader's options do. None leaves the choice to the loader."""
     if drives is None:
         return None
-    if isinstance(drives, (str, LocalDrive)):
+    if isinstance(drives, (str, os.PathLike, LocalDrive)):
         drives = [drives]
+    if not isinstance(drives, Iterable):
+        raise TypeError(f"drives is {drives!r}, but must be a drive or a list of drives: 'local', 'auto', an address")
     return [_described(drive) for drive in drives]
 
 
@@ -50,9 +53,9 @@ def _described(drive: Drive) -> Any:
             "cores": list(drive.cores),
             "throttle": drive.throttle,
             "slots": drive.slots,
-            "agent": drive.agent or agent(),
+            "agent": agent() if drive.agent is None else os.fspath(drive.agent),
         }
         return {"local": options}
-    if isinstance(drive, str):
-        return {"remote": drive}
+    if isinstance(drive, (str, os.PathLike)):
+        return {"remote": os.fspath(drive)}
     raise TypeError(f"{drive!r} is not a drive: give 'local', 'auto', an address or a ddlp.LocalDrive")

@@ -6,6 +6,7 @@ __all__ = [
     "DriveError",
     "Error",
     "OutOfMemoryError",
+    "PerSampleError",
     "SystemRefusedError",
     "UnavailableError",
     "UsageError",
@@ -45,6 +46,12 @@ class CorruptError(Error):
 
 class DriveError(Error):
     """A drive cannot be used."""
+
+    __module__ = "ddlp"
+
+
+class PerSampleError(Error):
+    """The function `per_sample` raised an exception, which is this one's `__cause__`, or returned no such image."""
 
     __module__ = "ddlp"
 

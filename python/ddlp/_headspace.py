@@ -26,7 +26,7 @@ class Headspace(dict[str, Any]):
 
 
 def whole(step: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Returns the step with the work that it gave to CUDA."""
+    """Returns a function that runs the step and then waits for PyTorch's work on CUDA."""
 
     def whole_step(batch: Any) -> None:
         step(batch)

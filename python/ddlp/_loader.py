@@ -6,24 +6,24 @@ import atexit
 import functools
 import json
 import logging
-import math
-import operator
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
-from ._fields import fields_of
-from ._headspace import Headspace, whole
+from ._fields import ArrowStream, fields_of, path_of, table_of
+from ._headspace import Headspace
+from ._headspace import whole as whole_step
 from ._mix import Mix, absolute
 from ._output import OUTPUTS, Output, missing_library
-from ._phases import Phase, moved, phase_at, phases_of
-from ._pipeline import Pipeline, imagenet_train
+from ._per_sample import PerSample, checked
+from ._phases import EPOCHS_MAX, Phase, Pipelines, moved, phase_at, phases_of, pipelines_of, whole
+from ._pipeline import imagenet_train, plain
 from ._report import Report
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -33,11 +33,11 @@ _LOG = logging.getLogger("ddlp")
 
 
 class Samples(Protocol):
-    """Samples of a program's own: item `i` is the bytes of an image file, and a label.
+    """A dataset that is an object of the program: item `i` is a pair of the bytes of an image file and a label.
 
-    Threads of the loader ask for items, several at a time, each item once per epoch. If the object has an attribute
-    `classes`, it names the classes. Item `i` must always be the same pair: another label ends the run. A state of a
-    loader knows the object by its type, length and first item.
+    Threads of the loader ask for items, several at a time, each item once per epoch. An attribute `classes` of the
+    object, if there is one, names the classes. Item `i` must always be the same pair: another label ends the run. A
+    state of a loader identifies the object by its type, length and first item.
     """
 
     def __len__(self) -> int: ...
@@ -46,13 +46,15 @@ class Samples(Protocol):
 
 class _Fields(NamedTuple):
     images: Any
+    """The images, in the array type that the option `output` names."""
     labels: Any
+    """The labels: int64, or float32 with a number for each class if they are mixed."""
 
 
 class Batch(_Fields):
     """A batch: a pair of images and labels, with its epoch, number, prong and sample ids.
 
-    A copy that a library makes by `type(batch)(*batch)` lacks these: its attributes are None.
+    Some libraries copy a batch by `type(batch)(*batch)`. The attributes of such a copy are None.
     """
 
     epoch: int | None = None
@@ -60,9 +62,11 @@ class Batch(_Fields):
     index: int | None = None  # type: ignore[assignment]
     """Number within the epoch, from 0."""
     prong: int | None = None
-    """Who prepared it: 0 is the CPU, 1 the first drive."""
+    """Prong that prepared the batch: 0 is the CPU, 1 the first drive."""
     sample_ids: list[int] | None = None
     """Sample id of each image."""
+    sizes: list[tuple[int, int]] | None = None
+    """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
 
     def _replace(self, **fields: Any) -> Batch:
         replaced = super()._replace(**fields)
@@ -77,6 +81,7 @@ class NamedBatch(dict[str, Any]):
     index: int | None = None
     prong: int | None = None
     sample_ids: list[int] | None = None
+    sizes: list[tuple[int, int]] | None = None
 
 
 class Loader:
@@ -99,19 +104,22 @@ class Loader:
             label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
             which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
-            built-in pipeline, or a TOML file. A dict has the pipelines from some epochs on, such as
+            built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another size,
+            and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest aspect
+            ratio; among several of these, to the one with the largest images that have no more pixels than the sample.
+            A dict maps an epoch to what applies from that epoch on, such as
             ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
         batch_size: Samples of a global batch, of all ranks together.
-        strategy: Order of delivery: "ordered", "mte", "wrr"; or one side alone: "cpu", "csd".
+        strategy: Order of delivery: "ordered", "mte", "wrr"; "cpu" for the CPU alone, "csd" for drives alone.
         drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is connected
             to), an address, or a list of drives; an empty list is a run without drives. Default: the drive that holds
             the dataset, if `dataset` is the address of one; otherwise none.
         threads: Threads of the CPU. Default: the usable cores divided by LOCAL_WORLD_SIZE; half of them with a local
             drive.
         seed: Seed of the order and of all random choices.
-        shuffle: Whether each epoch is a permutation of its own. Otherwise samples come in the order of the dataset, as
-            for validation.
-        epochs: Number of epochs. Default: without end.
+        shuffle: Whether each epoch is a new permutation. Otherwise samples come in the order of the dataset, as for
+            validation.
+        epochs: Number of epochs. Default: no limit.
         rank: Number of this process in distributed training. Default: that of torch.distributed if it is initialised,
             else RANK, else 0.
         world_size: Number of processes. Default: as for `rank`, from WORLD_SIZE, else 1.
@@ -121,27 +129,39 @@ class Loader:
         max_corrupt: Corrupt samples of an epoch that "skip" and "replace" tolerate: a number, or a share such as "1%".
             Default: 16 or 1 %, whichever is larger.
         output: Kind of arrays: "torch", "numpy", or "dlpack" for ddlp.Array, which any library with DLPack takes over.
+        device: Where batches lie: "cpu". Move a batch to a GPU in your own code.
         dtype: Type of the images' elements: "float32", "float16", "bfloat16" or "uint8".
         layout: Order of the images' dimensions: "NCHW" or "NHWC". uint8 lies in memory as NHWC; under "NCHW" it is a
             view with strides.
         normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
             (v / 255 - mean) / std. Default: floats from 0 to 1.
         mixup: Alpha of the distribution Beta(alpha, alpha) of the weights by which images and labels are mixed in
-            pairs, as by torchvision's MixUp. Labels are then float32, one number for each class. With `cutmix` too,
-            each batch gets one of the two, both equally often. 0: none.
+            pairs, as by torchvision's MixUp. Labels are then float32, one number for each class. If `cutmix` is set
+            too, each batch gets one of the two, with equal probability. 0 turns MixUp off.
         cutmix: Alpha of the distribution of the share that an image keeps when a rectangle of another one
-            covers it, as by torchvision's CutMix. 0: none.
-        mix_probability: Share of the batches to which MixUp or CutMix is done.
+            covers it, as by torchvision's CutMix. 0 turns CutMix off.
+        mix_probability: Probability with which a batch is mixed, by MixUp or CutMix.
         classes: Number of classes of mixed labels. Default: that of the dataset.
         fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of the
-            dataset (of int64, float32, float16 or uint8, of any shape), or the path of a table as comma-separated
-            values, whose first column names the sample and whose other columns are fields. Batches are then dicts. A
-            field named "label" takes the place of the dataset's labels.
+            dataset (of int64, float32, float16 or uint8, of any shape); a table of pyarrow, polars or pandas, whose
+            first column names the sample and whose other columns are fields; or the path of a file: such a table as
+            comma-separated values or Parquet (.parquet), a text (.txt) with the label of each sample in a line, or tar
+            shards with numbers in .json members. Batches are then dicts. A field named "label" takes the place of the
+            dataset's labels.
+        per_sample: A function that changes the image of each sample, after the pipeline and before normalisation:
+            ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and
+            returns an image of the same shape and type. A function that makes its random choices from `seed` alone,
+            such as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the CPU
+            call it, one at a time; drives cannot call it, so there must be none. An operation of the pipeline is much
+            faster.
+        ragged: Whether the images of a batch come as a list, each a view in its own size. Needs a pipeline that ends
+            with PadTo, which puts images of different sizes on canvases of one size. Without `ragged`, the images are
+            one array of whole canvases, and `batch.sizes` says how large each image is there.
         names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
         buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
         window: Look-ahead of the strategy "ordered", in batches.
-        epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a ddlp.Mix, each epoch
-            takes this many samples, from where the one before stopped. Default: those of the dataset.
+        epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. From a ddlp.Mix, each epoch
+            takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
         cores: Cores that the loader's threads may use. Default: any core.
         drive_depth: Batches that one drive has in work at a time.
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
@@ -161,9 +181,7 @@ class Loader:
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
         *,
-        pipeline: Pipeline | str | os.PathLike[str] | Mapping[int, Pipeline | str | os.PathLike[str]] = imagenet_train(
-            224
-        ),
+        pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),  # noqa: B008 (it is immutable)
         batch_size: int = 256,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
         drives: None | Drive | Sequence[Drive] = None,
@@ -177,6 +195,7 @@ class Loader:
         policy: Literal["fail", "skip", "replace"] = "fail",
         max_corrupt: int | str | None = None,
         output: Literal["torch", "numpy", "dlpack"] = "torch",
+        device: str = "cpu",
         dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
@@ -184,7 +203,9 @@ class Loader:
         cutmix: float = 0.0,
         mix_probability: float = 1.0,
         classes: int | None = None,
-        fields: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
+        per_sample: PerSample | None = None,
+        ragged: bool = False,
         names: tuple[str, str] | None = None,
         buffers: int = 6,
         window: int | None = None,
@@ -197,12 +218,22 @@ class Loader:
         stall_after_s: float = 10.0,
         metrics: str | None = None,
     ) -> None:
-        # What a copy of this loader is made from, in another process too.
+        # The arguments from which a copy of this loader is made, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if names is not None and (len(names) != 2 or names[0] == names[1]):
             raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
         self._names = names if names is not None or fields is None else ("image", "label")
-        self._fields = [] if fields is None or isinstance(fields, (str, os.PathLike)) else fields_of(fields)
+        if isinstance(fields, (str, os.PathLike)):
+            self._arguments["fields"] = fields = os.path.abspath(fields)
+        self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
+        self._table = table_of(fields)
+        if device != "cpu":
+            raise ConfigurationError(
+                f'device is {device!r}, but batches are delivered to the memory of the host ("cpu"): leave device out, '
+                f"and move each batch, such as by images.to({device!r})"
+            )
+        if not isinstance(dtype, str):
+            raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
         if output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         missing = missing_library(output)
@@ -215,8 +246,16 @@ class Loader:
             raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
         self._output: Output = OUTPUTS[output]
         self._epochs = epochs
-        self._phases = phases_of(pipeline, normalize, epochs)
+        pipelines = self._arguments["pipeline"] = pipelines_of(pipeline)
+        self._phases = phases_of(pipelines, normalize, epochs)
+        self._cut = None if not ragged else _cut_of(layout, output, self._phases)
+        if names is not None and "size" in names and any(phase.has_canvas for phase in self._phases):
+            raise ConfigurationError(
+                f'names is {names!r}, but "size" is the name of the sizes that images have on the canvases of PadTo: '
+                "choose another one"
+            )
         rank, world_size = _ranks(rank, world_size)
+        self._per_sample = checked(per_sample)
         self._samples: Any = None
         self._mix: Any = None
         self._columns: dict[str, Any] | None = None
@@ -239,7 +278,7 @@ class Loader:
                 )
         options = {
             "dataset": self._arguments["dataset"] if isinstance(dataset, (str, os.PathLike)) else None,
-            "fields": os.path.abspath(fields) if isinstance(fields, (str, os.PathLike)) else None,
+            "fields": path_of(fields),
             "batch_size": batch_size,
             "strategy": strategy,
             "drives": described(drives),
@@ -259,8 +298,8 @@ class Loader:
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,
-            "cores": list(cores),
-            "local_world_size": _number("LOCAL_WORLD_SIZE", 1),
+            "cores": _cores_of(cores),
+            "local_world_size": _processes_here(),
             "drive_depth": drive_depth,
             "drive_timeout_s": drive_timeout_s,
             "drive_optional": drive_optional,
@@ -270,11 +309,10 @@ class Loader:
         }
         if max_corrupt is not None:
             options["max_corrupt"] = str(max_corrupt)
-        for name, value in options.items():
-            # JSON, which carries the options, has no such numbers.
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigurationError(f"`{name}` is {value}, but must be a finite number")
         self._options = options
+        # The run of the first phase checks its own options.
+        for phase in self._phases[1:]:
+            _ddlp.check_options(_written({**options, **phase.options()}))
         # The position from which the run begins.
         self._resume: dict[str, Any] | None = None
         # Whether any batch was delivered.
@@ -283,9 +321,15 @@ class Loader:
         self._iterated_from: dict[str, Any] = {}
         self._is_closed = False
         self._run: _ddlp.Run | None = None
+        # Whether the run was closed for another one, which then could not be opened.
+        self._has_lost_run = False
         # The phase of the run.
         self._phase: Phase = self._phases[0]
         self._open()
+        for name in self._latest().fields:
+            if self._names is not None and name in self._names:
+                self.close()
+                raise ConfigurationError(f"a field is named {name!r} like the images or labels: change `names`")
 
     # -- iteration ----------------------------------------------------------------------------------------------------
 
@@ -295,19 +339,18 @@ class Loader:
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
-        if self._is_within():
-            self._go_to({**self.state_dict(), "epoch": self.epoch + 1, "delivered": []})
-        state = self.state_dict()
-        if phase_at(self._phases, state["epoch"]) is not self._phase:
-            self._go_to(state)
-        run = self._running()
+        state = now = self.state_dict()
+        if self._is_within(now):
+            state = {**now, "epoch": now["epoch"] + 1, "delivered": []}
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
                 f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
                 "option out"
             )
+        if state is not now or phase_at(self._phases, state["epoch"]) is not self._phase:
+            self._go_to(state)
         self._iterated_from = state
-        return run.iterate(self._wrapped)
+        return self._running().iterate(self._wrapped)
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
@@ -334,22 +377,28 @@ class Loader:
         return int(self.state_dict()["epoch"])
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration deliver this epoch from its beginning. Batches that were prepared ahead are thrown
-        away, unless the next iteration would deliver this epoch anyway: then this changes nothing."""
+        """Makes the next iteration deliver this epoch from its beginning. Discards batches that were prepared ahead.
+
+        Changes nothing if the next iteration would deliver this epoch anyway, such as the rest of it after
+        `load_state_dict`.
+        """
         self._running()
+        epoch, epochs = whole("epoch", epoch), EPOCHS_MAX if self._epochs is None else self._epochs
         if epoch < 0:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
-        if self._epochs is not None and epoch >= self._epochs:
-            raise ConfigurationError(f"epoch is {epoch}, but this loader has {self._epochs} epochs, from 0 on")
-        if self._is_within() or epoch != self.epoch:
-            self._go_to({**self.state_dict(), "epoch": epoch, "delivered": []})
+        if epoch >= epochs:
+            raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
+        now = self.state_dict()
+        if self._is_within(now) or epoch != now["epoch"]:
+            self._go_to({**now, "epoch": epoch, "delivered": []})
 
     # -- position -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position after the batch that was delivered last, as plain data.
 
-        A state of the middle of an epoch goes on there; a state of the end of an epoch goes on with the next one.
+        A loader that loads a state from the middle of an epoch resumes there. A state taken after the last batch of an
+        epoch leads to the next epoch.
         """
         state: dict[str, Any] = json.loads(self._latest().state())
         return state
@@ -362,48 +411,63 @@ class Loader:
         """
         was_closed, self._is_closed = self._is_closed, False
         try:
-            self._go_to(dict(state))
+            if not isinstance(state, Mapping):
+                raise ConfigurationError(f"this is not a state of state_dict(), but {type(state).__qualname__}")
+            state = dict(state)
+            if not isinstance(state.get("epoch"), int):
+                raise ConfigurationError("this is not a state of state_dict(): it lacks the number of an epoch")
+            self._go_to(state)
         except BaseException:
             self._is_closed = was_closed or self._is_closed
             raise
 
     def _go_to(self, state: dict[str, Any]) -> None:
-        """Moves the run, or opens another one if it has ended. An error changes nothing."""
+        """Moves the run. Opens another one if the run has ended or the state is of another phase. After an error, the
+        position is the one before."""
         run = self._run
-        if run is not None and not run.is_forked and phase_at(self._phases, state.get("epoch", 0)) is not self._phase:
-            # The next run may need the memory, the drives and the address of this one.
-            run.close()
         if run is None or run.is_forked or not self._has_moved(run, state):
+            if run is not None:
+                # The next run may need the memory, the drives and the address of this one.
+                self._has_lost_run = True
+                run.close()
             before, self._resume = self._resume, state
             try:
                 self._open()
             except BaseException:
                 self._resume = before
                 raise
-            if run is not None:
-                run.close()
-        self._resume, self._iterated_from = state, {}
+        self._resume, self._iterated_from, self._has_lost_run = state, {}, False
 
     def _has_moved(self, run: _ddlp.Run, state: dict[str, Any]) -> bool:
-        """Moves a run to a state of its phase; returns False if the run has ended."""
+        """Moves a run to a state; returns False if only another run can go there. Refuses a state that none has."""
+        if phase_at(self._phases, state["epoch"]) is not self._phase:
+            run.check(self._fitted(run, {**state, "delivered": []}))
+            return False
+        return run.go_to(self._fitted(run, state))
+
+    def _fitted(self, run: _ddlp.Run, state: dict[str, Any]) -> str:
+        """Returns a state as a run of its phase reads it."""
         if len(self._phases) > 1:
             state = moved(state, json.loads(run.state()), self._phases)
-        return run.go_to(json.dumps(state, default=_plain))
+        return json.dumps(state, default=plain)
 
-    def _is_within(self) -> bool:
-        """Returns whether an iteration has got a batch of the epoch that is being delivered, but not the last one."""
-        began, now = self._iterated_from, self.state_dict()
+    def _is_within(self, now: dict[str, Any]) -> bool:
+        """Returns whether an iteration has got a batch of the epoch of the state `now`, but not the last one."""
+        began = self._iterated_from
         return began.get("epoch") == now["epoch"] and len(now["delivered"]) > len(began["delivered"])
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Returns the progress now: images, seconds, and what each side has done. Any thread may ask at any time."""
+        """Returns the progress so far: images, seconds, and what each prong has done.
+
+        Any thread may call this at any time.
+        """
         return self._latest().progress()
 
     def report(self) -> Report:
-        """Returns all figures since this loader began, or since its latest pipeline began if it has several, as
-        `ddlp run --json` writes them."""
+        """Returns all figures since this loader began, or since its pipeline last changed, as `ddlp run --json` writes
+        them."""
         return Report(json.loads(self._latest().report()))
 
     def headspace(self, step: Callable[[Batch], object], seconds: float = 10.0) -> Headspace:
@@ -419,16 +483,17 @@ class Loader:
         """
         if not 0 < seconds <= 86_400:
             raise ConfigurationError(f"seconds is {seconds}, but must be above 0, and at most a day")
+        self._running()
         state = self.state_dict()
         if phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
-        return Headspace(json.loads(self._running().headspace(whole(step), self._wrapped, seconds)))
+        return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, seconds)))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the loader's threads and its local drives. Batches that you have stay valid. Position and figures can
-        still be read."""
+        """Ends the loader's threads and its local drives. Batches that you still hold stay valid. Position and figures
+        can still be read."""
         self._is_closed = True
         if self._run is not None:
             self._run.close()
@@ -459,26 +524,31 @@ class Loader:
         _ddlp.set_log_level(min(_LOG.getEffectiveLevel(), 255))
         resume = self._resume
         phase = phase_at(self._phases, 0 if resume is None else resume.get("epoch", 0))
-        # With several pipelines, a state is made to fit the run first.
+        # With several pipelines, `_has_moved` first adapts the state to the run.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        run = _ddlp.Run(json.dumps(options, default=_plain), self._samples, self._columns, self._fields, self._mix)
+        beside = fields_of(self._fields), self._table
+        run = _ddlp.Run(_written(options), self._samples, self._columns, beside, self._mix, self._per_sample)
         if resume is not None and not is_fit:
             try:
-                self._has_moved(run, resume)
+                run.go_to(self._fitted(run, resume))
             except BaseException:
                 run.close()
                 raise
         self._run, self._phase = run, phase
         _LOADERS.add(self)
         if self._is_closed:
-            # Another thread has closed the loader meanwhile, and not this run.
+            # Another thread has closed the loader meanwhile, before it had this run.
             self._run.close()
 
     def _running(self) -> _ddlp.Run:
         """Returns the run, and begins one if there is none."""
         if self._is_closed:
             raise UsageError("the loader is closed: make a new one")
+        if self._has_lost_run:
+            began = self._iterated_from
+            self._go_to(self.state_dict())
+            self._iterated_from = began
         return self._latest()
 
     def _latest(self) -> _ddlp.Run:
@@ -496,16 +566,46 @@ class Loader:
         return self._run
 
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
-        fields = self._output(batch.images), self._output(batch.labels)
+        sizes: list[tuple[int, int]] | None = None
+        if self._phase.has_canvas:
+            rows: Any = memoryview(dict(batch.others)["size"]).tolist()
+            sizes = [(height, width) for height, width in rows]
+        images = self._output(batch.images)
+        if self._cut is not None and sizes is not None:
+            images = [self._cut(image, *size) for image, size in zip(images, sizes, strict=True)]
+        fields = images, self._output(batch.labels)
         # With names, a program expects dicts.
         named = None if self._names is None else NamedBatch(zip(self._names, fields, strict=True))
         if named is not None:
             named.update((name, self._output(field)) for name, field in batch.others)
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
-        delivered.sample_ids = batch.sample_ids
+        delivered.sample_ids, delivered.sizes = batch.sample_ids, sizes
         self._has_begun = True
         return delivered
+
+
+def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int, int], Any]:
+    """Returns the function that cuts an image out of its canvas."""
+    if not all(phase.has_canvas for phase in phases):
+        raise ConfigurationError(
+            "ragged needs a pipeline that ends with PadTo, such as ddlp.Pipeline([ddlp.Resize(256), ddlp.PadTo(512)])"
+        )
+    if output == "dlpack":
+        raise ConfigurationError(
+            'ragged cuts images out of their canvases, which a ddlp.Array cannot: choose the output "torch" or '
+            '"numpy", or leave ragged out and use batch.sizes'
+        )
+    if layout == "NHWC":
+        return lambda image, height, width: image[:height, :width]
+    return lambda image, height, width: image[:, :height, :width]
+
+
+def _cores_of(cores: Any) -> list[int]:
+    """Returns the numbers of cores."""
+    if isinstance(cores, Iterable) and not isinstance(cores, str):
+        return [whole("a core", core) for core in cores]
+    raise ConfigurationError(f"cores is {cores!r}, but must be a list of the numbers of cores, such as [0, 1]")
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -515,10 +615,21 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         distributed = getattr(torch, "distributed", None)
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
+        if ("RANK" in os.environ) != ("WORLD_SIZE" in os.environ):
+            one, no = ("RANK", "WORLD_SIZE") if "RANK" in os.environ else ("WORLD_SIZE", "RANK")
+            raise ConfigurationError(f"the environment has {one}, but no {no}: set both, or give rank and world_size")
         return _number("RANK", 0), _number("WORLD_SIZE", 1)
     if rank is None or world_size is None:
         raise ConfigurationError("give both rank and world_size, or neither")
     return rank, world_size
+
+
+def _processes_here() -> int:
+    """Returns the number of processes of this machine that train together."""
+    processes = _number("LOCAL_WORLD_SIZE", 1)
+    if processes < 1:
+        raise ConfigurationError(f"the environment has LOCAL_WORLD_SIZE={processes}, but must have 1 or more")
+    return processes
 
 
 def _number(variable: str, default: int) -> int:
@@ -530,12 +641,17 @@ def _number(variable: str, default: int) -> int:
         raise ConfigurationError(f"the environment has {variable}={value!r}, which is not a number") from None
 
 
-def _plain(value: Any) -> int | float:
-    """Returns the number that a library such as NumPy has a type of its own for."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        return float(value)
+def _written(options: dict[str, Any]) -> str:
+    """Writes options as JSON, which has no infinite numbers."""
+    for name, value in options.items():
+        try:
+            json.dumps(value, default=plain, allow_nan=False)
+        except ValueError:
+            must = "must be a finite number" if isinstance(value, float) else "must have finite numbers"
+            raise ConfigurationError(f"`{name}` is {value}, but {must}") from None
+        except TypeError as error:
+            raise TypeError(f"`{name}` is {value!r}: {error}") from None
+    return json.dumps(options, default=plain)
 
 
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
@@ -547,7 +663,10 @@ def _shut_all() -> None:
         run = loader._run
         if run is not None:
             run.close()
+    _ddlp.end_all()
     _ddlp.flush_log()
+    # A thread that still opens a dataset must not call `logging` any more.
+    _ddlp.set_log_level(255)
 
 
 atexit.register(_shut_all)

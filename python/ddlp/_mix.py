@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ._arrow import ArrowTable, samples_of
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Mix:
-    """Several datasets as one. Every epoch takes its share of each, by weight.
+    """Several datasets as one. Every epoch takes a share of each dataset, by weight.
 
-    An epoch takes its share of each dataset, exact to a sample, and shuffles the shares together. Each dataset is
-    walked without end: an epoch goes on in it where the one before stopped. When all samples of a dataset have come,
-    they come again in a new order, within the same epoch if its share is larger than the dataset. Samples are numbered
-    through all datasets, those of the first one first. A mix may have one dataset: epochs shorter than it then go
-    through all of it.
+    The shares are exact to a sample, and an epoch shuffles them together. In each dataset, an epoch continues where the
+    epoch before stopped. When all samples of a dataset have been delivered, they come again in a new order, within the
+    same epoch if the epoch's share is larger than the dataset. Samples are numbered through all datasets, those of the
+    first one first. A mix may have a single dataset: epochs that are shorter than the dataset then go through all of
+    it, one after the other.
 
     If the datasets have different classes, classes of the same name are one class, and labels are those of the mix.
 
@@ -30,7 +30,7 @@ class Mix:
             epoch has each sample once.
 
     Raises:
-        ConfigurationError: The weights are no numbers.
+        ConfigurationError: A weight is not a number.
     """
 
     def __init__(
@@ -40,6 +40,12 @@ class Mix:
     ) -> None:
         if isinstance(datasets, (str, os.PathLike)):
             raise ConfigurationError(f"ddlp.Mix needs a list of datasets, not the path {os.fspath(datasets)!r} alone")
+        if isinstance(datasets, Mapping):
+            raise ConfigurationError(
+                "ddlp.Mix needs a list of datasets, and the weights as a list of their own: "
+                "ddlp.Mix(list(shares), weights=list(shares.values()))"
+            )
+        datasets = tuple(datasets)
         self.datasets = tuple(absolute(dataset) if _is_path(dataset) else dataset for dataset in datasets)
         self.weights = weights
         if weights is not None:
@@ -62,7 +68,7 @@ class Mix:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Returns the path of a dataset as another process may open it, in another folder. An address stays as it is."""
+    """Makes the path of a dataset absolute, for a process in another folder. Returns an address unchanged."""
     return os.path.abspath(path) if os.path.exists(path) else os.fspath(path)
 
 

@@ -216,6 +216,14 @@ class Pad:
     padding_mode: str = "constant"
 
 
+@dataclass(frozen=True)
+class PadTo:
+    """Puts the image into the upper left corner of a canvas of `size`; a larger image is first scaled down to fit."""
+
+    size: int | tuple[int, int]
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -241,6 +249,7 @@ Operation = (
     | TrivialAugmentWide
     | AutoAugment
     | Pad
+    | PadTo
 )
 
 # Names in TOML and JSON.
@@ -269,6 +278,7 @@ NAMES = {
     TrivialAugmentWide: "trivial_augment_wide",
     AutoAugment: "auto_augment",
     Pad: "pad",
+    PadTo: "pad_to",
 }
 
 __all__ = [
@@ -297,4 +307,5 @@ __all__ = [
     "TrivialAugmentWide",
     "AutoAugment",
     "Pad",
+    "PadTo",
 ]

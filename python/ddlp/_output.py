@@ -20,7 +20,7 @@ def _torch(array: Array) -> Any:
 def _numpy(array: Array) -> Any:
     import numpy
 
-    # Of an array itself, NumPy would make an array of objects if the buffer is refused.
+    # Given the array itself, NumPy would make an array of objects if the array refuses a buffer.
     return numpy.asarray(memoryview(array))
 
 

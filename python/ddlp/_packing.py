@@ -13,6 +13,7 @@ from ._arrow import ArrowTable, samples_of
 from ._errors import ConfigurationError
 from ._loader import Samples
 from ._mix import Mix
+from ._phases import whole
 
 Progress = Callable[[str, int, int], object]
 
@@ -36,14 +37,15 @@ def pack(
     The file appears only when it is complete. An interrupt leaves nothing behind.
 
     Args:
-        source: Path of an image folder, CIFAR-10's binary files, tar shards, a mix of these (.toml) or another
-            pack; an object or table as `Loader` takes it.
+        source: Path of an image folder, CIFAR-10's binary files, tar shards, a list of files (.csv), another pack, or a
+            mix of these (.toml); an object or table as `Loader` takes it.
         path: The file to create, usually ending in .ddlp.
-        format: "encoded" stores files. The name of a form of pixels stores pixels: "raw" takes several times the
-            space and needs no decoding. `ddlp pack --help` lists the names.
+        format: "encoded" stores the image files. "raw" stores their pixels, which take several times the space and need
+            no decoding. "l3" stores lossless images in the format L3, and all others as "encoded" does.
+            `ddlp pack --help` lists all formats.
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
-        max_side: With a format of pixels: limit of the longer side, in pixels; larger images are shrunk to it.
+        max_side: With a format that stores pixels: largest length of the longer side; larger images are shrunk to it.
         force: Replaces an existing file.
         verify: Reads the finished file back and checks every byte before the file gets its name.
         allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.
@@ -53,7 +55,7 @@ def pack(
             is called with the phase ("packing", "verifying" or "syncing"), the samples done in it, and all samples.
 
     Returns:
-        The figures: samples, source_bytes, file_bytes, identity, and the samples that are repaired and rejected.
+        The figures: samples, source_bytes, file_bytes, identity, and lists of repaired and of rejected samples.
 
     Raises:
         ConfigurationError: The options do not fit each other, or the file exists.
@@ -71,6 +73,9 @@ def pack(
         "strict": strict,
         "threads": threads,
     }
+    for name, value, most in (("max_side", max_side, 65535), ("threads", threads, 1024)):
+        if value is not None and not 0 <= whole(f"`{name}`", value) <= most:
+            raise ConfigurationError(f"`{name}` is {value}, but must be 1 to {most}")
     if isinstance(source, Mix):
         raise ConfigurationError(
             "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,13 +23,15 @@ class Pipeline:
 
     def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
         described = []
+        if isinstance(operations, Operation):
+            raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
         for operation in operations:
             name = NAMES.get(type(operation))
             if name is None:
                 known = ", ".join(kind.__name__ for kind in NAMES)
                 raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
             described.append({name: asdict(operation)})
-        self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}))
+        self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
 
     def _set(self, text: str) -> None:
         text, height, width = _ddlp.checked_pipeline(text)
@@ -86,12 +89,30 @@ def cifar_train() -> Pipeline:
     return Pipeline([RandomCrop(32, padding=4), RandomHorizontalFlip()])
 
 
-def pipeline_of(given: Pipeline | str | os.PathLike[str]) -> Pipeline:
+def plain(value: Any) -> bool | int | float:
+    """Converts a truth value or number of a library's own type, such as NumPy's, to one of Python."""
+    if str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
+        return bool(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        return float(value)
+
+
+PipelineLike = Pipeline | str | os.PathLike[str]
+
+
+def pipeline_of(given: PipelineLike) -> Pipeline:
     """Returns a pipeline, or the one with this name or in this TOML file."""
     if isinstance(given, Pipeline):
         return given
+    if type(given).__module__.startswith("torchvision."):
+        raise TypeError("pipeline is a transform of torchvision: give ddlp.Compose(transform)")
     if not isinstance(given, (str, os.PathLike)):
-        raise TypeError(f"pipeline is {given!r}, but must be a ddlp.Pipeline, a name, or a .toml file")
+        raise TypeError(
+            f"pipeline is {given!r}, but must be a ddlp.Pipeline, a name, a .toml file, or a list of these; operations "
+            "make a pipeline by ddlp.Pipeline([...])"
+        )
     if os.path.splitext(given)[1] != ".toml":
         return Pipeline.named(os.fspath(given))
     try:

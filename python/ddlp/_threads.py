@@ -1,4 +1,4 @@
-"""What could let go of batches while a thread waits: garbage, and other threads."""
+"""What may free batches while a thread waits for one: garbage collection, and other threads."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def patience(lets_go: bool) -> float | None:
 def _is_idle(frame: FrameType | None) -> bool:
     """Returns whether a thread is a worker of a ThreadPoolExecutor without work, and so without a batch."""
     worker = getattr(sys.modules.get("concurrent.futures.thread"), "_worker", None)
-    # A function of the work would lie above the worker's own.
+    # While a worker runs a task, the innermost frame is the task's, not that of `_worker`.
     return frame is not None and worker is not None and frame.f_code is worker.__code__

@@ -57,7 +57,7 @@ def main() -> None:
     for epoch in range(args.epochs):
         losses = []
         for batch in loader:
-            # JAX holds the loader's memory for as long as it computes with it.
+            # JAX holds a batch's memory for as long as it computes with the batch.
             images, labels = map(jax.dlpack.from_dlpack, batch)
             parameters, loss = step(parameters, images, labels)
             losses.append(float(loss))

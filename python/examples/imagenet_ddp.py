@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 imagenet_ddp.py photos --val photos --checkpoint at.pt
 
 The program writes a checkpoint every `--checkpoint-every` steps. If the checkpoint exists when the program starts, the
-program goes on there, in the middle of an epoch too, and with any number of processes. With the same number, the losses
-are those of a run that nothing interrupted, to the bit.
+program resumes from it, in the middle of an epoch too, and with any number of processes. With the same number of
+processes, the losses equal those of an uninterrupted run to the bit.
 """
 
 import argparse
@@ -28,12 +28,12 @@ def options() -> argparse.Namespace:
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("train", help="an image folder, tar shards or a pack")
-    parser.add_argument("--val", help="the same for validation after each epoch")
-    parser.add_argument("--checkpoint", type=Path, help="file from which the program goes on, if it exists")
+    parser.add_argument("--val", help="such a dataset for validation after each epoch")
+    parser.add_argument("--checkpoint", type=Path, help="file to write; training resumes from it if it exists")
     parser.add_argument("--checkpoint-every", type=int, default=100, metavar="STEPS")
     parser.add_argument("--model", choices=MODELS, default="resnet50")
     parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--size", type=int, default=224, help="pixels of a side")
+    parser.add_argument("--size", type=int, default=224, help="side of the images, in pixels")
     parser.add_argument("--epochs", type=int, default=90)
     parser.add_argument("--batch-size", type=int, default=256, help="samples of a step, of all processes together")
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate for 256 samples a step")
@@ -63,7 +63,7 @@ def mean_of_processes(value: torch.Tensor) -> float:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, loader: ddlp.Loader, device: torch.device) -> float:
-    """Returns the share of images of one epoch whose class the model finds."""
+    """Returns the share of images of one epoch that the model classifies correctly."""
     model.eval()
     counts = torch.zeros(2, dtype=torch.int64, device=device)
     for images, labels in loader:

@@ -1,4 +1,4 @@
-"""Trains a small network with a recipe of today: RandAugment, random erasing, MixUp and CutMix. A drive helps the CPU.
+"""Trains a small network with a modern recipe: RandAugment, random erasing, MixUp and CutMix. A drive helps the CPU.
 
     python randaugment_mixup.py FOLDER [--epochs 8] [--made 2000]
 

@@ -7,7 +7,7 @@ use ddlp_host::{DType, SharedField};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyCapsule, PyTuple};
+use pyo3::types::{PyAny, PyCapsule, PyDict, PyTuple};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
@@ -116,6 +116,13 @@ impl Array {
         self.shape[0].unsigned_abs()
     }
 
+    /// Refuses what no buffer of Python can hold: NumPy asks for this if an array has no buffer.
+    #[pyo3(signature = (*_arguments, **_options))]
+    fn __array__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        let refused = self.format().err();
+        Err(refused.unwrap_or_else(|| PyBufferError::new_err("NumPy gets an array by its buffer: numpy.asarray")))
+    }
+
     /// Returns the device as DLPack numbers it: (1, 0), the CPU.
     fn __dlpack_device__(&self) -> (i32, i32) {
         dlpack::CPU
@@ -140,7 +147,7 @@ impl Array {
             () if copy == Some(true) => refused("the array makes no copies: copy the view"),
             () if max_version.is_some_and(|(major, _)| major >= 1) => dlpack::versioned(py, self),
             () if self.is_writable() => dlpack::unversioned(py, self),
-            () => refused("the array is read-only, which DLPack can say since version 1.0: copy it (numpy.array)"),
+            () => refused("the array is read-only, which DLPack before 1.0 cannot express: copy it (numpy.array)"),
         }
     }
 

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{self, PathBuf};
 
-/// Samples whose bytes are part of the identity; of all others, only lengths and labels are.
+/// Most samples that enter the identity with their bytes. All others enter only with lengths and labels.
 const DIGESTED: u64 = 64;
 
 /// A table with a column of image files and one of labels.
@@ -53,7 +53,7 @@ enum Image<'a> {
     Path(&'a [u8]),
 }
 
-/// Names of columns; those that are not given are found.
+/// Names of columns. A column without a given name is found by its type.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Columns {
@@ -215,8 +215,8 @@ fn file_bytes(path: &[u8]) -> io::Result<u64> {
     }
 }
 
-/// Finds a column: the one of the given name, of the usual one, or the only one of its kind. A column of
-/// paths must be named.
+/// Finds a column: by the given name, else as the only one of its kind, else by the usual name. A column of paths must
+/// be named.
 fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataType) -> bool) -> PyResult<usize> {
     let fits = |at: &usize| is_kind(schema.field(*at).data_type());
     let of_kind: Vec<usize> = (0..schema.fields().len()).filter(fits).collect();
@@ -234,9 +234,17 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
         let what = if usual == "image" { "image files" } else { "whole numbers" };
         errors::configuration(match given {
             Some(name) => format!("the table has no column {name} of {what}; its columns are {all}"),
+            None if of_kind.is_empty() && usual == "label" => format!(
+                "the table has no column of whole numbers for the labels; its columns are {all}: encode the labels as \
+                 numbers from 0, and name the classes by ddlp.ArrowTable(table, classes=…)"
+            ),
+            None if of_kind.is_empty() => format!(
+                "the table has no column of {what} (binary, or structs with `bytes`); its columns are {all}: name a \
+                 column of paths by ddlp.ArrowTable(table, image=…)"
+            ),
             None => format!(
-                "name the column of the table that has the {usual}s: ddlp.ArrowTable(table, {usual}=…); of {what} are: \
-                 {fitting}"
+                "name the column of the table that has the {usual}s: ddlp.ArrowTable(table, {usual}=…); columns of \
+                 {what}: {fitting}"
             ),
         })
     })

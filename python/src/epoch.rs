@@ -1,6 +1,6 @@
-//! An iteration over an epoch. It is native so that nothing comes between the moment at which a batch counts as
-//! delivered and the moment at which a `for` loop has it: Python handles signals between its own instructions only.
-//! After a call of `next`, Python looks at signals before it stores the result.
+//! An iteration over an epoch. It is native so that no handler of a signal can run between the moment at which a batch
+//! counts as delivered and the moment at which a `for` loop has it: Python handles signals only between its own
+//! instructions. After an explicit call of `next`, Python handles signals before it stores the result.
 
 use crate::batch::Batch;
 use crate::run::Run;

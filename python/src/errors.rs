@@ -13,6 +13,7 @@ pub fn exception(error: &LoaderError) -> PyErr {
         LoaderErrorKind::Unavailable => "UnavailableError",
         LoaderErrorKind::Corrupt => "CorruptError",
         LoaderErrorKind::Drive => "DriveError",
+        LoaderErrorKind::PerSample => "PerSampleError",
         LoaderErrorKind::Memory => "OutOfMemoryError",
         LoaderErrorKind::System => "SystemRefusedError",
         _ => "Error",
@@ -26,9 +27,10 @@ pub fn exception(error: &LoaderError) -> PyErr {
 fn python_cause(error: &LoaderError) -> Option<&PyErr> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        let raised = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if let Some(raised) = raised.and_then(|raised| raised.downcast_ref::<PyErr>()) {
-            return Some(raised);
+        let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let raised = within.and_then(|within| within.downcast_ref()).or_else(|| error.downcast_ref::<PyErr>());
+        if raised.is_some() {
+            return raised;
         }
         cause = error.source();
     }

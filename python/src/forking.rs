@@ -2,24 +2,27 @@
 //! not exist. So the thread that forks holds the locks of the whole process meanwhile.
 
 use crate::logging::{self, HeldLog};
+use crate::opening::{self, Work};
 use ddlp_host::Forking;
 use std::cell::RefCell;
+use std::sync::MutexGuard;
 
 thread_local! {
     /// What this thread holds while it forks.
-    static HELD: RefCell<Option<(HeldLog, Forking)>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<(HeldLog, Forking, MutexGuard<'static, Work>)>> = const { RefCell::new(None) };
 }
 
 /// Waits for the locks.
 pub fn begin() {
-    HELD.set(Some((logging::hold(), Forking::begin())));
+    HELD.set(Some((logging::hold(), Forking::begin(), opening::hold())));
 }
 
-/// Gives the locks back. In the child, also does away with what belongs to its parent.
+/// Gives the locks back. In the child, also drops what belongs to its parent.
 pub fn end(is_child: bool) {
-    let Some((log, forking)) = HELD.take() else { return };
+    let Some((log, forking, mut work)) = HELD.take() else { return };
     if is_child {
         log.clear();
         forking.in_child();
+        work.clear();
     }
 }

@@ -3,8 +3,8 @@
 /// Mark of a label that is not known yet. No sample has this label.
 pub const UNKNOWN: u32 = u32::MAX;
 
-/// Checks a label of a dataset with this number of classes, 0 if they have no names. The error says what is wrong, as
-/// words that follow the label's owner and the verb.
+/// Checks a label of a dataset with this number of classes, 0 if they have no names. The error is the end of a sentence
+/// such as "the label of item 3 is …".
 pub fn checked(label: impl Into<i128>, classes: usize) -> Result<u32, String> {
     let label = label.into();
     match u32::try_from(label) {

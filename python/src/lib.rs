@@ -5,6 +5,7 @@
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
 //!   files.
+//! - `per_sample`: a Python function that changes the image of each sample.
 //! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
 //!   exceptions.
 //!
@@ -22,6 +23,7 @@ mod labels;
 mod logging;
 mod opening;
 mod packing;
+mod per_sample;
 mod run;
 mod source;
 mod turn;
@@ -32,8 +34,10 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _ddlp {
     use super::errors;
-    use ddlp_host::{Pipeline, Report};
+    use ddlp_host::pixels::ops::Operation;
+    use ddlp_host::{LoaderOptions, Pipeline, Report};
     use pyo3::prelude::*;
+    use serde_json::Value;
 
     #[pymodule_export]
     use super::array::Array;
@@ -53,22 +57,37 @@ mod _ddlp {
     #[pymodule_init]
     fn begin(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::logging::begin();
+        // The module links its own copy of Rust's standard library, so its panic hook belongs to this module alone.
+        ddlp_host::pixels::silence_decoder_panics();
         Ok(())
     }
 
     /// Returns the report of a run as a page of HTML. The figures are JSON: a `Report`.
     #[pyfunction]
-    fn report_page(figures: &str) -> PyResult<String> {
+    fn report_page(py: Python<'_>, figures: &str) -> PyResult<String> {
         let report: Report = serde_json::from_str(figures)
             .map_err(|error| errors::configuration(format!("these are not the figures of a run: {error}")))?;
         let context = ddlp_report::Context { version: VERSION.into(), ..ddlp_report::Context::default() };
-        Ok(ddlp_report::render(&report, &context))
+        Ok(py.detach(|| ddlp_report::render(&report, &context)))
+    }
+
+    /// Checks options in JSON, as `ddlp_host::LoaderOptions` describes them, without opening anything.
+    #[pyfunction]
+    fn check_options(json: &str) -> PyResult<()> {
+        let checked = LoaderOptions::from_json(json).and_then(|options| options.check());
+        checked.map_err(|error| errors::exception(&error))
     }
 
     /// Sets the lowest level of `logging` at which records are made.
     #[pyfunction]
     fn set_log_level(level: u8) {
         super::logging::set_least(level);
+    }
+
+    /// Asks the threads that open datasets and end runs to end, and waits for them.
+    #[pyfunction]
+    fn end_all(py: Python<'_>) -> PyResult<()> {
+        super::opening::end_all(py)
     }
 
     /// Hands all records that wait to `logging`.
@@ -105,11 +124,25 @@ mod _ddlp {
         errors::json(&pipeline)
     }
 
+    /// Reads a pipeline in JSON. The error names the operation in which something is wrong.
+    fn pipeline_of(json: &str) -> Result<Pipeline, String> {
+        let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let whole = serde_json::from_value(value.clone());
+        whole.map_err(|error| {
+            let operations = value["operations"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let wrong = operations.iter().enumerate().find_map(|(number, operation)| {
+                let error = serde_json::from_value::<Operation>(operation.clone()).err()?;
+                let names = operation.as_object().map(|named| named.keys().cloned().collect::<Vec<_>>().join(", "));
+                Some(format!("operation {number}, {}: {error}", names.unwrap_or_else(|| operation.to_string())))
+            });
+            wrong.unwrap_or_else(|| format!("this is not a pipeline: {error}"))
+        })
+    }
+
     /// Checks a pipeline in JSON. Returns it with all parameters, and the height and width of its images.
     #[pyfunction]
     fn checked_pipeline(json: &str) -> PyResult<(String, u32, u32)> {
-        let pipeline: Pipeline =
-            serde_json::from_str(json).map_err(|error| errors::configuration(error.to_string()))?;
+        let pipeline = pipeline_of(json).map_err(errors::configuration)?;
         let shape = pipeline.validate().map_err(|error| errors::configuration(error.to_string()))?;
         Ok((errors::json(&pipeline)?, shape.height, shape.width))
     }

@@ -32,7 +32,7 @@ struct Waiting {
     dropped: u64,
 }
 
-/// The queue, from which and to which no thread moves a record meanwhile.
+/// A lock on the queue: while it is held, no thread adds or takes a record.
 pub struct HeldLog(MutexGuard<'static, Waiting>);
 
 /// Holds the queue, so that the process can fork.
@@ -90,9 +90,8 @@ fn waiting(py: Python<'_>) -> Option<Record> {
 
 /// Returns a record that says how many were dropped, unless none was.
 fn dropped(count: u64) -> Option<Record> {
-    let message = format!(
-        "{count} records of the log were dropped: {WAITING_MAX} waited for a handler of `logging` that takes long"
-    );
+    let message =
+        format!("{count} records of the log were dropped: {WAITING_MAX} others waited for a slow handler of `logging`");
     (count > 0).then(|| Record { logger: "ddlp".into(), level: number(Level::WARN), message })
 }
 
@@ -111,7 +110,7 @@ fn number(level: Level) -> u8 {
     }
 }
 
-/// Lets the records pass that Python wants.
+/// Passes only the records whose level Python wants.
 struct IsWanted;
 
 impl<S> tracing_subscriber::layer::Filter<S> for IsWanted {

@@ -1,20 +1,22 @@
 //! A run of the loader as Python sees it. Rust works and waits without the interpreter's lock. `headspace`: a
-//! measurement with steps in Python.
+//! measurement with steps in Python. `figures`: position and figures, which outlive the loader.
 
+mod figures;
 mod headspace;
 
 use crate::arrow::{Columns, Table};
 use crate::epoch::Epoch;
 use crate::errors;
 use crate::opening;
+use crate::per_sample;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
-    Batch, DType, Dataset, Field, FieldKind, Host, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle,
-    Report, Stopper, Waiting,
+    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState, Waiting,
 };
+use figures::Figures;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -23,35 +25,40 @@ use std::mem::{self, ManuallyDrop};
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Time that a consumer which keeps all batches may wait while nothing could let one go.
+/// How long a consumer that keeps all batches may wait if no other thread could let go of one.
 const KEPT_FOR: Duration = Duration::from_secs(2);
+/// How often a thread looks whether another one is done with the loader.
+const LOOK: Duration = Duration::from_millis(1);
+/// How many of these looks come between two looks for signals.
+const LOOKS: u32 = 50;
 
 /// A run: the batches of its epochs, one after the other.
 #[pyclass(frozen, module = "ddlp._ddlp")]
 pub struct Run {
     /// Locked while a thread waits for a batch. Handlers of signals run on that thread meanwhile: what they may call
     /// asks `waits_here` first.
-    state: Mutex<RunState>,
+    state: Arc<Mutex<RunState>>,
     /// The thread that waits for a batch.
     waits: Mutex<Option<ThreadId>>,
     turn: Turn,
     /// The position to which the loader goes back after the headspace that is being measured.
     measured_from: Mutex<Option<LoaderState>>,
     /// The batch that the loader has delivered and Python does not have yet.
-    due: Mutex<Option<Arc<Batch>>>,
+    due: Arc<Mutex<Option<Arc<Batch>>>>,
     /// Number of the latest iteration, or move to another position.
-    iteration: AtomicU64,
+    iteration: Arc<AtomicU64>,
+    /// Number of the latest move.
+    moves: Arc<AtomicU64>,
     /// Whether `close` was called.
     closes: AtomicBool,
-    /// Whether a buffer has come back while the consumer waited and kept all buffers. Then another thread lets go of
+    /// Whether a buffer has come back while the consumer waited and kept all buffers: then another thread lets go of
     /// batches.
     lets_go: AtomicBool,
-    stopper: Stopper,
-    progress: ProgressHandle,
+    figures: Arc<Mutex<Figures>>,
     epochs: u32,
     buffers: usize,
     /// Batches of an epoch.
@@ -59,9 +66,14 @@ pub struct Run {
     batches_per_epoch: u32,
     /// The Python objects that are the dataset, or a part of it. The loader inside `state` reads them.
     objects: Vec<Arc<Sequence>>,
+    /// The function that changes each sample's image. The loader inside `state` calls it.
+    per_sample: Option<Arc<Py<PyAny>>>,
     /// Names of the classes.
     #[pyo3(get)]
     classes: Vec<String>,
+    /// Names of the fields beside images and labels.
+    #[pyo3(get)]
+    fields: Vec<String>,
     /// Samples of the dataset.
     #[pyo3(get)]
     samples: u64,
@@ -71,6 +83,13 @@ pub struct Run {
 
 /// A dataset of a mix: its name, its path or samples, and the columns of a table.
 type Member<'py> = (String, Bound<'py, PyAny>, Option<Columns>);
+
+/// A table with fields: its name, the names of the samples, and names and cells of the columns.
+type NamedTable = (PathBuf, Vec<String>, Vec<(String, Vec<String>)>);
+
+/// Fields beside the dataset: of each its name, the type of its elements, the shape of a sample's value, and the values
+/// of all samples; or a table.
+type Beside = (Vec<(String, String, Vec<u32>, PyBackedBytes)>, Option<NamedTable>);
 
 /// Returns the dataset of a Python object, or of a table with these columns. Adds an object to `objects`.
 fn in_memory(
@@ -110,13 +129,29 @@ fn mixed(
     Ok(Arc::new(mix))
 }
 
-/// A run, or what is left of it.
+/// A run's loader, unless the run is closed.
 enum RunState {
-    /// Only `close` drops the loader: in a forked process its threads, for which dropping it waits, do not exist.
+    /// Only [`Closing`] drops the loader: in a forked process its threads, for which dropping it waits, do not exist.
     Open(Box<ManuallyDrop<Loader>>),
-    Closed {
-        report: Box<Report>,
-    },
+    Closed,
+}
+
+/// The loader of a run that is being closed.
+struct Closing {
+    loader: Loader,
+    figures: Arc<Mutex<Figures>>,
+}
+
+impl Closing {
+    /// Ends the run, its threads, and the drives that it started, which may take a while.
+    fn end(self) {
+        let report = locked(&self.figures).report();
+        drop(self.loader);
+        let kept = locked(&self.figures).kept(report);
+        let last_handle = mem::replace(&mut *locked(&self.figures), kept);
+        // The dataset goes with it, which may need the interpreter's lock.
+        drop(last_handle);
+    }
 }
 
 /// Reason why a wait ended without a batch, unless the run is complete.
@@ -139,51 +174,68 @@ enum NoBatch {
 impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
-    /// weights. Each field beside the dataset has a name, the type of its elements, the shape of a sample's value, and
-    /// the values of all samples.
+    /// weights. `beside` has the fields beside it, and `per_sample` changes each image.
     #[new]
-    #[pyo3(signature = (options, dataset = None, columns = None, fields = Vec::new(), mix = None))]
+    #[pyo3(signature = (
+        options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None
+    ))]
     fn new(
         py: Python<'_>,
         options: &str,
         dataset: Option<Bound<'_, PyAny>>,
         columns: Option<Columns>,
-        fields: Vec<(String, String, Vec<u32>, PyBackedBytes)>,
+        beside: Beside,
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
+        per_sample: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs) = (options.buffers, options.epochs);
         let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
+        let calls_python = dataset.is_some() || mix.is_some();
         if let Some(dataset) = dataset {
             builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
         } else if let Some((members, weights)) = mix {
             builder = builder.dataset(mixed(py, members, weights, &host, &mut objects)?);
         }
+        let (fields, table) = beside;
         for (name, dtype, shape, values) in fields {
             let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype);
             let dtype = dtype.ok_or_else(|| errors::configuration(format!("field {name:?} has an unknown dtype")))?;
             let kind = if name == LABEL { FieldKind::Label } else { FieldKind::Vector };
             builder = builder.field(Field { name, kind, dtype, layout: None, shape }, values.to_vec());
         }
-        let loader = opening::elsewhere(py, || builder.build())?.map_err(|error| errors::exception(&error))?;
+        if let Some((path, names, columns)) = table {
+            builder = builder.fields_table(FieldTable { path, names, columns });
+        }
+        let per_sample = per_sample.map(Arc::new);
+        if let Some(function) = per_sample.clone() {
+            builder = builder.per_sample(move |image, shape, seed| per_sample::change(&function, image, shape, seed));
+        }
+        let built = opening::until_given_up(py, calls_python, |given_up| builder.given_up_by(given_up).build())?;
+        let loader = built.map_err(|error| errors::exception(&error))?;
         Ok(Self {
-            stopper: loader.stopper(),
-            progress: loader.progress(),
+            figures: Arc::new(Mutex::new(Figures::Now {
+                progress: Box::new(loader.progress()),
+                stopper: loader.stopper(),
+            })),
             batches_per_epoch: loader.batches_per_epoch(),
             classes: loader.classes().to_vec(),
+            fields: loader.fields().fields().map(|field| field.name.clone()).filter(|name| name != LABEL).collect(),
             samples: loader.dataset().len(),
-            state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
+            state: Arc::new(Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader))))),
             waits: Mutex::default(),
             measured_from: Mutex::default(),
             turn: Turn::default(),
-            due: Mutex::default(),
-            iteration: AtomicU64::new(0),
+            due: Arc::default(),
+            iteration: Arc::default(),
+            moves: Arc::default(),
             closes: AtomicBool::new(false),
             lets_go: AtomicBool::new(false),
             epochs,
             buffers,
             objects,
+            per_sample,
             process: process::id(),
         })
     }
@@ -203,30 +255,37 @@ impl Run {
         Epoch::new(slf, epoch, number, convert)
     }
 
+    /// Refuses what `go_to` would refuse: a position of another run, or a call that `go_to` does not allow.
+    fn check(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        self.checked(py, state).map(drop)
+    }
+
     /// Goes on at another position, with the same dataset and drives. The position is JSON: a `LoaderState`. Returns
-    /// false, and changes nothing, if the run has ended.
+    /// false, and changes nothing, if the run has ended. If the handler of a signal raises meanwhile, its exception
+    /// comes at once, and the run goes there as soon as its threads have ended their work.
     fn go_to(&self, py: Python<'_>, state: &str) -> PyResult<bool> {
-        let state: LoaderState = serde_json::from_str(state)
-            .map_err(|error| errors::configuration(format!("this is not a state of state_dict(): {error}")))?;
-        if self.waits_here() {
-            return Err(errors::usage(
-                "a signal's handler cannot move a loader that it has interrupted, nor can a step of headspace: save \
-                 state_dict() instead"
-                    .into(),
-            ));
-        }
+        let position = self.checked(py, state)?;
         // A thread that waits for a batch gives up.
         self.iteration.fetch_add(1, Ordering::AcqRel);
-        let moved = py.detach(|| {
-            let mut run = locked(&self.state);
+        let number = self.moves.fetch_add(1, Ordering::AcqRel) + 1;
+        let (state, due, iteration) = (self.state.clone(), self.due.clone(), self.iteration.clone());
+        let moves = self.moves.clone();
+        let moved = opening::elsewhere(py, move || {
+            let mut run = locked(&state);
+            if moves.load(Ordering::Acquire) != number {
+                // A later move may have got the lock before this one, for which nobody waits after an exception.
+                return Ok(true);
+            }
             let RunState::Open(loader) = &mut *run else { return Ok(false) };
-            match loader.go_to(&state) {
+            match loader.go_to(&position) {
                 Err(_) if loader.is_over() => return Ok(false),
                 moved => moved?,
             }
-            *locked(&self.due) = None;
+            *locked(&due) = None;
+            // After an exception, an iteration may have begun at the position before.
+            iteration.fetch_add(1, Ordering::AcqRel);
             Ok(true)
-        });
+        })?;
         moved.map_err(|error: LoaderError| errors::exception(&error))
     }
 
@@ -237,16 +296,12 @@ impl Run {
 
     /// Returns the figures of the run as JSON: a `Report`.
     fn report(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| match self.state.try_lock().as_deref() {
-            Ok(RunState::Closed { report }) => errors::json(report),
-            // The lock is not needed, and a thread that waits for a batch has it.
-            _ => errors::json(&self.progress.report()),
-        })
+        errors::json(&py.detach(|| locked(&self.figures).report()))
     }
 
     /// Returns what can be said about the run at any time, even while another thread waits for a batch.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let now = py.detach(|| self.progress.snapshot());
+        let now = py.detach(|| locked(&self.figures).progress());
         let prongs = PyList::empty(py);
         for prong in now.prongs {
             let figures = PyDict::new(py);
@@ -277,31 +332,18 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.per_sample.iter().try_for_each(|function| visit.call(&**function))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 
-    /// Ends the run, its threads, and the drives that it started. Position and figures remain.
-    fn close(&self, py: Python<'_>) {
-        if self.is_forked() {
-            return;
+    /// Ends the run, its threads, and the drives that it started. Position and figures remain. If the handler of a
+    /// signal raises meanwhile, its exception comes at once, and threads and drives end later.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.begins_to_close(py) {
+            return Ok(());
         }
-        self.closes.store(true, Ordering::Release);
-        self.stopper.stop();
-        // Below a handler of a signal, the wait closes the run as soon as the handler returns.
-        if !self.waits_here() {
-            py.detach(|| locked(&self.state).close());
-        }
-    }
-}
-
-impl RunState {
-    /// Ends the run, if it is open. The figures remain.
-    fn close(&mut self) {
-        let Self::Open(loader) = &*self else { return };
-        let closed = Self::Closed { report: Box::new(loader.report()) };
-        if let Self::Open(loader) = mem::replace(self, closed) {
-            drop(ManuallyDrop::into_inner(*loader));
-        }
+        let closing = py.detach(|| self.lock_state().map(|mut state| self.closing(&mut state)))?;
+        closing.map_or(Ok(()), |closing| opening::elsewhere(py, || closing.end()))
     }
 }
 
@@ -310,6 +352,42 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
+    /// Stops the run. Returns whether this thread can close it now: in a forked process none can, and below a handler
+    /// of a signal, the wait closes the run as soon as the handler returns.
+    fn begins_to_close(&self, py: Python<'_>) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        self.closes.store(true, Ordering::Release);
+        py.detach(|| locked(&self.figures).stop());
+        !self.waits_here()
+    }
+
+    /// Takes the loader out of the run, if the run is open.
+    fn closing(&self, state: &mut RunState) -> Option<Closing> {
+        match mem::replace(state, RunState::Closed) {
+            RunState::Open(loader) => {
+                Some(Closing { loader: ManuallyDrop::into_inner(*loader), figures: self.figures.clone() })
+            }
+            RunState::Closed => None,
+        }
+    }
+
+    /// Waits until no other thread uses the loader. Handles signals meanwhile.
+    fn lock_state(&self) -> PyResult<MutexGuard<'_, RunState>> {
+        for look in 1.. {
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(state)) => return Ok(state.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+            }
+            if look % LOOKS == 0 {
+                Python::attach(|py| py.check_signals())?;
+            }
+        }
+        unreachable!("the loop has no end")
+    }
+
     /// Waits for this thread's turn to take a batch.
     pub fn turn(&self, py: Python<'_>) -> PyResult<Owned<'_>> {
         if self.is_forked() {
@@ -335,7 +413,7 @@ impl Run {
     }
 
     fn wait(&self, epoch: u32, number: u64) -> Result<Option<Arc<Batch>>, NoBatch> {
-        let mut state = locked(&self.state);
+        let mut state = self.lock_state().map_err(NoBatch::Interrupted)?;
         let is_superseded = || self.iteration.load(Ordering::Acquire) != number;
         let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
         if is_superseded() {
@@ -345,7 +423,7 @@ impl Run {
             return Ok(Some(batch.clone()));
         }
         // A run that has failed is still in the epoch.
-        if self.progress.state().epoch != epoch {
+        if locked(&self.figures).state().epoch != epoch {
             return Ok(None);
         }
         let (mut ended, mut kept) = (None, Kept::default());
@@ -360,10 +438,9 @@ impl Run {
         });
         *locked(&self.waits) = None;
         let closes = self.closes.load(Ordering::Acquire);
-        if closes {
-            state.close();
-        }
-        match (next, ended) {
+        let closing = if closes { self.closing(&mut state) } else { None };
+        drop(state);
+        let due = match (next, ended) {
             (Some(Ok(batch)), _) => {
                 kept.is_over(self);
                 let batch = Arc::new(batch);
@@ -372,9 +449,13 @@ impl Run {
             }
             (Some(Err(error)), _) => Err(NoBatch::Failed(error)),
             (None, Some(ended)) => Err(ended),
-            (None, None) if self.progress.state().epoch >= self.epochs => Ok(None),
+            (None, None) if locked(&self.figures).state().epoch >= self.epochs => Ok(None),
             (None, None) => Err(if closes { NoBatch::Closed } else { NoBatch::HasFailed }),
+        };
+        if let Some(closing) = closing {
+            Python::attach(|py| opening::elsewhere(py, || closing.end())).map_err(NoBatch::Interrupted)?;
         }
+        due
     }
 
     /// Handles signals, and decides whether a consumer that keeps all batches may go on waiting.
@@ -405,10 +486,27 @@ impl Run {
         if is_hopeless { Err(NoBatch::Kept { waited: since.elapsed() }) } else { Ok(()) }
     }
 
+    /// Reads a position to which the run can go now.
+    fn checked(&self, py: Python<'_>, state: &str) -> PyResult<LoaderState> {
+        // Values have no lines and columns, which would be those of a text that the program never sees.
+        let state = serde_json::from_str(state).and_then(serde_json::from_value::<LoaderState>);
+        let state =
+            state.map_err(|error| errors::configuration(format!("this is not a state of state_dict(): {error}")))?;
+        if self.waits_here() {
+            return Err(errors::usage(
+                "a signal's handler cannot move a loader that it has interrupted, nor can a step of headspace: save \
+                 state_dict() instead"
+                    .into(),
+            ));
+        }
+        py.detach(|| locked(&self.figures).check(&state)).map_err(|error| errors::exception(&error))?;
+        Ok(state)
+    }
+
     /// Returns the position after the batch that Python took last.
     fn position(&self) -> LoaderState {
         let due = locked(&self.due);
-        let mut state = locked(&self.measured_from).clone().unwrap_or_else(|| self.progress.state());
+        let mut state = locked(&self.measured_from).clone().unwrap_or_else(|| locked(&self.figures).state());
         if let Some(batch) = &*due {
             let (epoch, index) = (batch.epoch(), batch.index());
             if state.epoch != epoch {
@@ -457,9 +555,15 @@ impl Kept {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Other threads use the interpreter meanwhile, unless it is ending.
-        if Python::try_attach(|py| self.close(py)).is_none() {
-            self.stopper.stop();
+        // Other threads use the interpreter meanwhile, unless it is ending. An exception of a signal's handler cannot
+        // be raised here.
+        let closed = Python::try_attach(|py| {
+            if self.begins_to_close(py) {
+                py.detach(|| self.closing(&mut locked(&self.state)).map(Closing::end));
+            }
+        });
+        if closed.is_none() {
+            locked(&self.figures).stop();
         }
     }
 }

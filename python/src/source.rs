@@ -17,8 +17,8 @@ use std::sync::{Mutex, PoisonError};
 const ITEMS_MAX: usize = 1 << 30;
 
 thread_local! {
-    /// The item that this thread has asked for last, with its object's place and index: its header needs its length,
-    /// and a read its bytes.
+    /// The item that this thread asked for last: the address of its dataset's labels, its index, and its bytes. The
+    /// header of a sample and the read after it then share one call of `__getitem__`.
     static LAST: RefCell<Option<(usize, u64, PyBackedBytes)>> = const { RefCell::new(None) };
 }
 
@@ -131,12 +131,12 @@ impl Sequence {
     /// Shows the garbage collector what this value holds. A run alone holds the value.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.object)?;
-        // A lock that is held hides an exception until the next collection.
+        // If another thread holds the lock, the collector sees the exception only at its next collection.
         self.raised.try_lock().map_or(Ok(()), |raised| visit.call(&*raised))
     }
 
-    /// Returns the exception for a first item that the object refuses: that of any other item, unless the program is
-    /// to end.
+    /// Returns the exception for a first item that the object refuses: `UnavailableError`, as for any other item. An
+    /// exception that ends the program, such as `KeyboardInterrupt`, stays as it is.
     fn refused_first(&self, error: PyErr) -> PyErr {
         Python::attach(|py| {
             if !error.is_instance_of::<PyException>(py) {
@@ -191,10 +191,10 @@ impl Dataset for Sequence {
     fn label(&self, index: u64) -> u32 {
         match self.labels[index as usize].load(Ordering::Relaxed) {
             UNKNOWN => {
-                // Only a sample that nobody has read yet: its label comes with its bytes.
+                // Nobody has read this sample yet: a read brings its label, too.
                 let _ = self.with_item(index, |_| ());
                 match self.labels[index as usize].load(Ordering::Relaxed) {
-                    // An item that cannot be read: nobody gets it.
+                    // The item cannot be read, so no batch will have this label.
                     UNKNOWN => 0,
                     label => label,
                 }
@@ -229,6 +229,11 @@ impl Dataset for Sequence {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// Keeping samples in memory is the object's business: asking for items to find out takes time.
+    fn is_resident(&self) -> bool {
+        true
     }
 
     fn kind(&self) -> &'static str {

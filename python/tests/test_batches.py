@@ -1,5 +1,8 @@
 """What batches hold: the pixels of `ddlp run`, values by the formula, labels of the dataset; for every strategy."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy
 import pytest
 
@@ -144,6 +147,19 @@ def test_ranks_share_every_batch(pack):
     shares = [{b.index: b.sample_ids for b in pixels(pack, rank=rank, world_size=2)} for rank in range(2)]
     for index, sample_ids in whole.items():
         assert sorted(shares[0][index] + shares[1][index]) == sorted(sample_ids)
+
+
+def test_ranks_of_pytorch_come_before_the_environment(pack, monkeypatch):
+    class Distributed:
+        is_available = is_initialized = staticmethod(lambda: True)
+        get_rank, get_world_size = staticmethod(lambda: 1), staticmethod(lambda: 3)
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=Distributed))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pixels(pack) as loader, pixels(pack, rank=1, world_size=3) as same:
+        assert loader.state_dict()["world"] == 3
+        assert [batch.sample_ids for batch in loader] == [batch.sample_ids for batch in same]
 
 
 def test_ranks_come_from_the_environment(pack, monkeypatch):

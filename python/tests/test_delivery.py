@@ -156,7 +156,7 @@ def test_a_thread_that_prefetches_waits_for_its_consumer(pack):
     thread.start()
     for _ in range(3):
         assert taken.acquire(timeout=60)
-    # Longer than a thread may wait that nobody could help.
+    # Longer than the program may wait if no other thread could let go of a batch.
     thread.join(3)
     assert thread.is_alive()
     indices = []

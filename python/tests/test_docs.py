@@ -1,6 +1,5 @@
 """Runs the code of the documents: the blocks of one document one after the other, beside `train.ddlp`, `photos` and
-`shards`. A block that needs a library which is not installed is only compiled: its libraries are a test that is
-skipped."""
+`shards`. A block that needs a library which is not installed is only compiled, and a skipped test names the library."""
 
 import ast
 import importlib.util

@@ -1,5 +1,9 @@
 """Exceptions: each kind has its class, and its message says what to do."""
 
+import math
+from pathlib import Path
+
+import numpy
 import pytest
 
 import ddlp
@@ -35,7 +39,30 @@ import ddlp
         ({"normalize": 1}, ddlp.ConfigurationError, "such as ddlp.IMAGENET"),
         ({"normalize": ((1, 2, 3),)}, ddlp.ConfigurationError, "`normalize` is"),
         ({"epoch_samples": 5_000_000_000}, ddlp.ConfigurationError, "from 1 to 4294967295"),
+        ({"epochs": 0}, ddlp.ConfigurationError, "`epochs` is 0, but must be a whole number from 1 to 4294967295"),
+        ({"epochs": 2**32}, ddlp.ConfigurationError, "`epochs` is 4294967296, but must be"),
+        ({"epochs": 1.5}, ddlp.ConfigurationError, "epochs is 1.5, but must be a whole number"),
+        ({"pipeline": {0: "imagenet-val", 1.5: "imagenet-val"}}, ddlp.ConfigurationError, "pipeline is 1.5, but must"),
+        ({"pipeline": {0: "imagenet-val", "1": "imagenet-val"}}, ddlp.ConfigurationError, "pipeline is '1', but must"),
+        ({"normalize": ((0, 0, 0), (1, 1, math.inf))}, ddlp.ConfigurationError, "`normalize` is .* finite numbers"),
+        ({"drives": ddlp.LocalDrive(throttle=math.nan)}, ddlp.ConfigurationError, "`drives` is .* finite numbers"),
+        ({"mixup": numpy.float32("nan")}, ddlp.ConfigurationError, "`mixup` is nan, but must have finite numbers"),
+        ({"batch_size": object()}, TypeError, "`batch_size` is <object"),
+        ({"drives": Path("/dev/nvme777")}, ddlp.DriveError, "/dev/nvme777"),
+        ({"drives": ddlp.LocalDrive(agent=Path("/no/such/agent"))}, ddlp.DriveError, "/no/such/agent"),
         ({"batchsize": 3}, TypeError, "batchsize"),
+        ({"dtype": numpy.float32}, ddlp.ConfigurationError, 'must be the name of a type, such as "float32"'),
+        ({"cores": 0}, ddlp.ConfigurationError, r"cores is 0, but must be a list .* such as \[0, 1\]"),
+        ({"drives": True}, TypeError, "drives is True, but must be a drive or a list of drives"),
+        ({"drive_timeout_s": 0}, ddlp.ConfigurationError, "`drive_timeout_s` is 0, but must be a number of seconds"),
+        (
+            {"stall_after_s": 0},
+            ddlp.ConfigurationError,
+            "`stall_after_s` is 0, but must be a number of",
+        ),
+        ({"normalize": ((123.7, 116.3, 103.5), (58, 57, 57))}, ddlp.ConfigurationError, "divide both by 255"),
+        ({"device": "cuda:0"}, ddlp.ConfigurationError, r"device is .cuda:0., but .*images.to\(.cuda:0.\)"),
+        ({"pipeline": {0: "imagenet-val", 9: ["imagenet-val"] * 33}}, ddlp.ConfigurationError, "33 pipelines"),
     ],
 )
 def test_wrong_options_are_named(pack, options, error, part):
@@ -43,8 +70,16 @@ def test_wrong_options_are_named(pack, options, error, part):
         ddlp.Loader(pack, **{"output": "numpy", **options})
 
 
+def test_options_may_be_values_of_numpy(pack):
+    options = {"shuffle": numpy.bool_(False), "epochs": numpy.int64(1), "cores": numpy.arange(1)}
+    with ddlp.Loader(pack, output="numpy", batch_size=numpy.int16(60), **options) as loader:
+        assert [batch.sample_ids for batch in loader] == [list(range(60))]
+
+
 @pytest.mark.parametrize("variable", ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"])
 def test_a_variable_that_is_no_number_is_named(pack, monkeypatch, variable):
+    for other in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(other, "1")
     monkeypatch.setenv(variable, "two")
     with pytest.raises(ddlp.ConfigurationError, match=f"{variable}='two'"):
         ddlp.Loader(pack, output="numpy")
@@ -71,6 +106,45 @@ def test_a_dataset_that_disappears_ends_the_run(photos, tmp_path):
     shutil.rmtree(tmp_path / "photos")
     with pytest.raises(ddlp.UnavailableError, match="photos"):
         next(iter(loader))
+
+
+def test_a_rank_without_a_number_of_ranks_is_refused(pack, monkeypatch):
+    for variable, other in [("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")]:
+        with monkeypatch.context() as alone:
+            alone.setenv(variable, "1")
+            with pytest.raises(ddlp.ConfigurationError, match=f"the environment has {variable}, but no {other}"):
+                ddlp.Loader(pack, output="numpy")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "0")
+    with pytest.raises(ddlp.ConfigurationError, match="LOCAL_WORLD_SIZE=0"):
+        ddlp.Loader(pack, output="numpy")
+
+
+def test_what_is_no_state_is_explained(pack):
+    with ddlp.Loader(pack, output="numpy") as loader:
+        for wrong, part in [
+            (None, "not a state of state_dict.., but NoneType"),
+            ("x", "but str"),
+            ({"epoch": 1}, "missing field `version`$"),
+        ]:
+            with pytest.raises(ddlp.ConfigurationError, match=part):
+                loader.load_state_dict(wrong)
+
+
+def test_an_operation_with_a_wrong_parameter_is_named():
+    for wrong, part in [
+        (lambda: ddlp.CenterCrop(-3), "operation 0, center_crop: .*whole number"),
+        (lambda: ddlp.Resize(64, interpolation="cubic"), "operation 0, resize: unknown variant `cubic`"),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match=part) as raised:
+            ddlp.Pipeline([wrong()])
+        assert "column" not in str(raised.value)
+    with pytest.raises(TypeError, match=r"needs a list of operations: ddlp.Pipeline\(\[Resize"):
+        ddlp.Pipeline(ddlp.Resize(64))
+
+
+def test_shares_of_a_mix_as_a_dict_are_explained():
+    with pytest.raises(ddlp.ConfigurationError, match="weights as a list of their own"):
+        ddlp.Mix({"a": 0.9, "b": 0.1})
 
 
 def test_wrong_pipelines_are_explained():

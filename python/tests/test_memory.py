@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import os
 import zlib
 
 import numpy
@@ -90,8 +91,11 @@ def test_bfloat16_comes_by_dlpack(pack, torch):
 def test_numpy_has_no_bfloat16(pack):
     with pytest.raises(ddlp.ConfigurationError, match="bfloat16"):
         loader(pack, dtype="bfloat16")
-    with loader(pack, dtype="bfloat16", output="dlpack") as batches, pytest.raises(BufferError, match="bfloat16"):
-        memoryview(next(iter(batches)).images)
+    with loader(pack, dtype="bfloat16", output="dlpack") as batches:
+        images = next(iter(batches)).images
+    for view in (memoryview, numpy.asarray, numpy.array):
+        with pytest.raises(BufferError, match="bfloat16"):
+            view(images)
 
 
 @pytest.mark.parametrize("output", [TORCH, "numpy"])
@@ -109,11 +113,27 @@ def test_writing_to_a_batch_changes_no_other_batch(pack, output, strategy):
                         assert (batch.images == 255).all()
                     yield epoch, batch
 
-    # The second epoch draws again: compare it with that of an undisturbed loader.
+    # The second epoch has other random crops: compare it with the second epoch of an undisturbed loader.
     again = digests(batch for epoch, batch in overwritten() if epoch == 1).unordered
     undisturbed = loader(pack, **{**options, "drives": None, "strategy": "cpu"})
     undisturbed.set_epoch(1)
     assert again == digests(undisturbed).unordered != expected
+
+
+def test_batches_of_a_drive_lie_in_the_memory_that_it_shares(pack):
+    def mapping_of(place):
+        """Returns the line of the mapping in which an address of this process lies."""
+        with open("/proc/self/maps") as mappings:
+            for line in mappings:
+                first, end = (int(number, 16) for number in line.split()[0].split("-"))
+                if first <= place < end:
+                    return line
+        return ""
+
+    with loader(pack, dtype="uint8", layout="NHWC", drives="local", strategy="csd") as batches:
+        assert all("/memfd:" in mapping_of(address(batch.images)) for batch in batches)
+    with loader(pack, dtype="uint8", layout="NHWC") as batches:
+        assert not any("/memfd:" in mapping_of(address(batch.images)) for batch in batches)
 
 
 def test_a_buffer_returns_when_the_last_view_is_gone(pack):
@@ -140,6 +160,31 @@ def test_batches_outlive_their_loader(pack):
     gc.collect()
     assert numpy.array_equal(batch.images, copy)
     batch.images[...] = 0
+
+
+def resident_mb():
+    """Returns the memory of this process."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_a_closed_loader_keeps_its_figures_and_no_memory(pack):
+    before = resident_mb()
+    batches = loader(pack, batch_size=60, buffers=8, epochs=20)
+    kept = [batch.images for _ in range(8) for batch in batches]
+    buffer_mb = kept[0].nbytes / 1e6
+    first = kept[0].copy()
+    del kept[1:]
+    # Buffers that are not in use stay with the loader as long as it is open.
+    assert resident_mb() - before > 8 * buffer_mb
+    figures = batches.stats()
+    batches.close()
+    assert resident_mb() - before < 4 * buffer_mb
+    assert numpy.array_equal(kept[0], first)
+    assert batches.report()["images"] == batches.stats()["images"] == figures["images"] == 480
+    assert batches.epoch == 8 and batches.samples == 60
+    kept.clear()
+    assert resident_mb() - before < 3 * buffer_mb
 
 
 def test_keeping_all_batches_is_an_error_that_names_buffers(pack):

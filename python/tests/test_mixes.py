@@ -93,6 +93,8 @@ def test_a_mix_in_a_file_is_a_mix(photos, pack, tmp_path):
     mix = ddlp.Mix([photos, pack], weights=[1, 3])
     with loader(file, epochs=1) as of_file, loader(mix, epochs=1) as of_paths:
         assert content(of_file) == content(of_paths)
+    with loader(mix, epochs=1) as of_list, loader(ddlp.Mix(iter([photos, pack]), [1, 3]), epochs=1) as of_iterator:
+        assert content(of_list) == content(of_iterator)
 
 
 @pytest.mark.parametrize(

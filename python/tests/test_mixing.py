@@ -33,7 +33,7 @@ def test_mixup_mixes_each_row_with_the_one_before(pack, drives):
         assert after.labels.dtype == numpy.float32 and after.labels.shape == (len(after.sample_ids), CLASSES)
         assert before.sample_ids == after.sample_ids
         own, other = shares(before.labels, CLASSES), numpy.roll(shares(before.labels, CLASSES), 1, 0)
-        # Rows of two classes tell the weight.
+        # A row that mixes two classes shows the weight.
         pairs = zip(after.labels, own.argmax(1), other.argmax(1), strict=True)
         weight = next(label[a] for label, a, b in pairs if a != b)
         rest = numpy.float32(1) - weight

@@ -23,6 +23,12 @@ def test_importing_needs_neither_numpy_nor_torch():
     assert said == "\n"
 
 
+def test_the_wheel_fits_every_python_from_3_11_on():
+    tags = importlib.metadata.distribution("ddlp").read_text("WHEEL")
+    # Interpreters without the lock have no stable ABI yet.
+    assert "cp311-abi3" in tags or sysconfig.get_config_var("Py_GIL_DISABLED"), tags
+
+
 def test_the_version_is_that_of_the_command():
     assert ddlp.__version__ == importlib.metadata.version("ddlp")
     assert ddlp_command("--version") == f"ddlp {ddlp.__version__}\n"

@@ -1,6 +1,8 @@
 """Epochs and states: what the next iteration delivers."""
 
 import json
+import shutil
+from contextlib import ExitStack
 
 import pytest
 
@@ -59,8 +61,16 @@ def test_set_epoch_begins_that_epoch(pack):
     fresh = loader(pack)
     fresh.set_epoch(5)
     assert digests(fresh).ordered == fifth.ordered
-    with pytest.raises(ddlp.ConfigurationError, match="count from 0"):
-        batches.set_epoch(-1)
+    wrong = [
+        (-1, "count from 0"),
+        (1.5, "is 1.5, but must be a whole"),
+        ("1", "is '1', but must"),
+        (2**32, "from 0 on"),
+    ]
+    for epoch, message in wrong:
+        with pytest.raises(ddlp.ConfigurationError, match=message):
+            batches.set_epoch(epoch)
+    assert batches.epoch == 6
 
 
 def test_an_epoch_beyond_the_last_is_refused(pack):
@@ -77,6 +87,19 @@ def test_epochs_end(pack):
     assert batches.epoch == 2
     with pytest.raises(ddlp.ConfigurationError, match="2 epochs"):
         iter(batches)
+
+
+def test_an_iteration_after_the_last_epoch_was_left_keeps_the_position(pack):
+    batches = loader(pack, epochs=1)
+    for batch in batches:
+        if batch.index == 2:
+            break
+    before = batches.state_dict()
+    with pytest.raises(ddlp.ConfigurationError, match="all 1 epochs"):
+        iter(batches)
+    assert batches.state_dict() == before and before["delivered"] == [0, 1, 2]
+    batches.load_state_dict(before)
+    assert places(batches) == [(0, index) for index in EPOCH[3:]]
 
 
 @pytest.mark.parametrize("strategy", ["ordered", "mte", "wrr"])
@@ -129,17 +152,50 @@ def test_set_epoch_of_the_resumed_epoch_keeps_its_position(pack):
     assert places(resumed) == [(0, 6), (0, 7)]
 
 
-def test_ranks_resume_with_another_number_of_ranks(pack):
-    iteration = iter(batches := loader(pack))
-    next(iteration), next(iteration)
-    halves = []
-    for rank in range(2):
-        half = loader(pack, rank=rank, world_size=2)
-        half.load_state_dict(batches.state_dict())
-        halves.append(half)
-    shares = [[sample for batch in half for sample in batch.sample_ids] for half in halves]
-    rest = [sample for batch in iteration for sample in batch.sample_ids]
-    assert sorted(shares[0] + shares[1]) == sorted(rest)
+def of_all_ranks(ranks):
+    """Returns the sample ids of each global batch, by its place. Each of the iterations is that of a rank."""
+    joined = {}
+    for rank in ranks:
+        for batch in rank:
+            joined.setdefault((batch.epoch, batch.index), []).extend(batch.sample_ids)
+    return {place: sorted(samples) for place, samples in joined.items()}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 4), (4, 2)])
+def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch(pack, before, after):
+    first = [iter(loader(pack, rank=rank, world_size=before)) for rank in range(before)]
+    begun = [loader(pack, rank=rank, world_size=before) for rank in range(before)]
+    for batches in begun:
+        iteration = iter(batches)
+        next(iteration), next(iteration)
+    ranks = [loader(pack, rank=rank, world_size=after) for rank in range(after)]
+    for rank in ranks:
+        rank.load_state_dict(begun[0].state_dict())
+    whole = of_all_ranks(first)
+    assert of_all_ranks(ranks) == {place: samples for place, samples in whole.items() if place[1] >= 2}
+
+
+@pytest.mark.parametrize("strategy", ["mte", "wrr"])
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
+def test_another_number_of_ranks_goes_on_at_the_end_of_an_epoch(pack, strategy, before, after):
+    options = {"strategy": strategy, "drives": "local"}
+    with ExitStack() as open_loaders:
+
+        def ranks(world):
+            made = [loader(pack, rank=rank, world_size=world, **options) for rank in range(world)]
+            return [open_loaders.enter_context(rank) for rank in made]
+
+        begun, others = ranks(before), ranks(after)
+        assert len(of_all_ranks(begun)) == 8
+        for other in others:
+            other.load_state_dict(begun[0].state_dict())
+        expected = loader(pack)
+        expected.set_epoch(1)
+        assert of_all_ranks(others) == of_all_ranks([expected])
+        # Within an epoch, the ranks may have had different batches.
+        next(iter(begun[1]))
+        with pytest.raises(ddlp.ConfigurationError, match="ranks"):
+            others[0].load_state_dict(begun[1].state_dict())
 
 
 def test_a_state_of_another_run_is_refused_and_changes_nothing(pack):
@@ -186,6 +242,17 @@ def test_a_loader_keeps_its_position_when_a_state_is_refused(pack):
         batches.load_state_dict(loader(pack, seed=1).state_dict())
     assert batches.state_dict() == before
     assert places(batches) == [(1, index) for index in EPOCH], "as after any iteration that was left early"
+
+
+def test_an_iteration_goes_on_when_a_state_is_refused(pack):
+    batches = loader(pack)
+    iteration = iter(batches)
+    next(iteration)
+    other = loader(pack, seed=1).state_dict()
+    for refused in [other, {}, {"epoch": "x"}, {"epoch": 3}]:
+        with pytest.raises(ddlp.ConfigurationError, match="state"):
+            batches.load_state_dict(refused)
+    assert places(iteration) == [(0, index) for index in EPOCH[1:]]
 
 
 def test_a_closed_loader_opens_no_run(pack):
@@ -271,6 +338,38 @@ def test_a_state_of_another_pipeline_is_refused(pack):
             next(iter(other))
         with growing(pack) as batches, pytest.raises(ddlp.ConfigurationError, match="pipeline"):
             batches.load_state_dict(other.state_dict())
+
+
+def test_a_refused_move_to_another_pipeline_changes_nothing(pack):
+    other = growing(pack, seed=5)
+    other.set_epoch(2)
+    with growing(pack) as batches:
+        iteration = iter(batches)
+        next(iteration)
+        with pytest.raises(ddlp.ConfigurationError, match="seed 5"):
+            batches.load_state_dict(other.state_dict())
+        assert places(iteration) == [(0, index) for index in EPOCH[1:]]
+
+
+def test_a_step_of_headspace_cannot_move_to_another_pipeline(pack):
+    with growing(pack, batch_size=2) as batches:
+        with pytest.raises(ddlp.UsageError, match="step of headspace"):
+            batches.headspace(lambda _: batches.set_epoch(2), 0.2)
+        assert len(places(batches)) == 30 and batches.epoch == 1
+
+
+def test_a_loader_goes_on_when_the_run_of_another_pipeline_cannot_open(pack, tmp_path):
+    path = tmp_path / "train.ddlp"
+    shutil.copy(pack, path)
+    with growing(path) as batches:
+        next(iter(batches))
+        before = batches.state_dict()
+        path.rename(tmp_path / "elsewhere.ddlp")
+        with pytest.raises(ddlp.UnavailableError):
+            batches.set_epoch(2)
+        assert batches.state_dict() == before and batches.report()["images"] == 8
+        (tmp_path / "elsewhere.ddlp").rename(path)
+        assert places(batches) == [(1, index) for index in EPOCH], "as after any iteration that was left early"
 
 
 def test_pipelines_begin_with_epoch_0(pack):

@@ -19,7 +19,7 @@ import ddlp
 from conftest import digests
 from ddlp import _ddlp
 
-# A drive that works at a fraction of its speed, and is given the time: the program waits for minutes.
+# A drive at a fraction of its speed, with a timeout of an hour: the program waits for minutes.
 WAITS = """
 import sys, ddlp
 drive = ddlp.LocalDrive(throttle=0.001, threads=1)
@@ -56,8 +56,8 @@ def test_a_program_that_waits_ends_with_its_drive(pack, number):
         drives = drives_of(program.pid)
         assert len(drives) == 1
         program.send_signal(number)
-        # The drive would let it wait for minutes.
-        said, _ = program.communicate(timeout=30)
+        # The drive's batch would take minutes. The handler runs within a second, on a machine that is not busy.
+        said, _ = program.communicate(timeout=5)
     finally:
         program.kill()
     assert said == ("interrupted\n" if number == signal.SIGINT else "")
@@ -66,6 +66,20 @@ def test_a_program_that_waits_ends_with_its_drive(pack, number):
     while is_alive(drives[0]) and time.monotonic() < until:
         time.sleep(0.05)
     assert not is_alive(drives[0])
+
+
+def test_a_program_that_opens_an_endless_folder_can_be_interrupted():
+    # The folders below /proc form cycles of links, so listing them takes minutes.
+    program = "import ddlp; print('opens', flush=True); ddlp.Loader('/proc', output='numpy')"
+    opening = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert opening.stdout.readline() == b"opens\n"
+        time.sleep(0.5)
+        opening.send_signal(signal.SIGINT)
+        _, said = opening.communicate(timeout=10)
+    finally:
+        opening.kill()
+    assert opening.returncode == -signal.SIGINT and said.endswith(b"KeyboardInterrupt\n"), said
 
 
 def test_an_interrupted_iteration_can_go_on(pack):
@@ -175,6 +189,36 @@ def test_threads_share_an_iteration(pack):
     assert sorted(indices) == list(range(8))
 
 
+def counted_meanwhile(work):
+    """Returns how far another thread counted in milliseconds while this one worked, and how many passed."""
+    counts, is_over = [0], threading.Event()
+
+    def count():
+        while not is_over.wait(0.001):
+            counts[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    begun = time.monotonic()
+    work()
+    passed = time.monotonic() - begun
+    counted = counts[0]
+    is_over.set()
+    thread.join()
+    return counted, passed * 1000
+
+
+def test_other_threads_go_on_while_rust_works(photos, pack, tmp_path):
+    drive = ddlp.LocalDrive(throttle=0.01, threads=1)
+    slow = loader(pack, strategy="csd", drives=drive, batch_size=30)
+    iteration = iter(slow)
+    works = [lambda: next(iteration), slow.close, lambda: ddlp.pack(str(photos), tmp_path / "out.ddlp", progress=False)]
+    for number, work in enumerate(works):
+        counted, passed = counted_meanwhile(work)
+        # A busy machine counts more slowly. With the lock held, the other thread would count once.
+        assert counted > passed / 100 or passed < 300, (number, counted, passed)
+
+
 def test_another_thread_sees_the_progress_and_can_close(pack):
     drive = ddlp.LocalDrive(throttle=0.001, threads=1)
     batches = loader(pack, strategy="csd", drives=drive)
@@ -193,14 +237,14 @@ def test_another_thread_sees_the_progress_and_can_close(pack):
     # The drive begins when the thread asks for a batch.
     while not batches.stats()["prongs"][1]["in_work"]:
         time.sleep(0.01)
-    # None of them waits for the batch that the thread waits for.
+    # None of these calls waits until the thread has its batch.
     assert batches.state_dict()["delivered"] == [] and batches.report()["images"] == 0
     batches.close()
     thread.join(30)
     assert not thread.is_alive() and ended == ["closed"]
 
 
-# A handler that saves the position and closes the loader, while the program waits for a batch of a drive that has none.
+# A handler that saves the position and closes the loader, while the program waits for the first batch of a slow drive.
 HANDLER = """
 import json, signal, sys, ddlp
 drive = ddlp.LocalDrive(throttle=0.001, threads=1)
@@ -288,10 +332,56 @@ def test_a_dataset_that_holds_its_loader_is_garbage_with_it(photos):
         return weakref.ref(dataset)
 
     dataset, until = use(), time.monotonic() + 60
-    # While a thread of the loader calls the object, it is no garbage.
+    # The object is not garbage while a thread of the loader calls it.
     while dataset() is not None and time.monotonic() < until:
         gc.collect()
     assert dataset() is None
+
+
+class Sleeping:
+    """A dataset whose second half comes late until `wakes` is set."""
+
+    def __init__(self, photos):
+        self.image = next(photos.rglob("*.jpg")).read_bytes()
+        self.wakes, self.sleeps = threading.Event(), threading.Event()
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        if index >= 20 and not self.wakes.is_set():
+            self.sleeps.set()
+            self.wakes.wait(20)
+        return self.image, 0
+
+
+@pytest.mark.parametrize("ends", [lambda batches: batches.close(), lambda batches: batches.set_epoch(5)])
+def test_an_interrupt_is_seen_while_threads_of_a_run_end(photos, ends):
+    samples = Sleeping(photos)
+    batches = loader(samples, batch_size=4, threads=1, shuffle=False, pipeline=ddlp.imagenet_train(32))
+    iteration = iter(batches)
+    assert [next(iteration).index for _ in range(4)] == [0, 1, 2, 3]
+    assert samples.sleeps.wait(20)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            ends(batches)
+        assert time.monotonic() - begun < 10
+        # Nor does what comes next wait without looking.
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises((KeyboardInterrupt, ddlp.UsageError)):
+            next(iter(batches))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert time.monotonic() - begun < 15
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        samples.wakes.set()
+        signal.signal(signal.SIGALRM, before)
+    batches.load_state_dict({**batches.state_dict(), "epoch": 7, "delivered": []})
+    assert [(batch.epoch, batch.index) for batch in batches] == [(7, index) for index in range(10)]
+    batches.close()
 
 
 def test_a_loader_that_is_closed_while_it_moves_stays_closed(pack):
@@ -338,10 +428,10 @@ def test_a_fork_drops_batches_and_logs_while_threads_of_its_parent_do(pack):
     assert next(iter(batches)).epoch == 1
 
 
-def anonymous_memory():
-    """Returns the memory that this process has allocated, in kB."""
+def resident_memory():
+    """Returns the memory of this process in kB: what it has allocated, and what it shares with drives."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
 
 
 def thread_count():
@@ -357,10 +447,10 @@ def test_loaders_leave_no_memory_behind(pack):
                 next(iter(batches))
         del batches
         gc.collect()
-        return anonymous_memory()
+        return resident_memory()
 
     before = build_and_drop(60)
     threads = thread_count()
-    assert build_and_drop(200) < before * 1.05 + 2000
+    assert build_and_drop(200) < before * 1.05
     assert not drives_of(os.getpid())
     assert thread_count() <= threads

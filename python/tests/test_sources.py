@@ -1,7 +1,12 @@
 """Datasets that are Python objects."""
 
+import importlib.util
+import os
+import pty
+import re
 import subprocess
 import sys
+import termios
 import traceback
 
 import numpy
@@ -219,6 +224,9 @@ def test_pack_has_the_options_of_the_command(photos, tmp_path):
         ({"format": "raw", "jpeg": "kept"}, "stores no files"),
         ({"max_side": 3}, "needs"),
         ({"format": "raw", "max_side": 0}, "must be 1 to 65535"),
+        ({"format": "raw", "max_side": -1}, "`max_side` is -1, but must be 1 to 65535"),
+        ({"format": "raw", "max_side": 1.5}, "`max_side` is 1.5, but must be a whole number"),
+        ({"threads": -1}, "`threads` is -1, but must be 1 to 1024"),
     ],
 )
 def test_what_pack_cannot_do_is_named(photos, pack, options, part):
@@ -264,6 +272,36 @@ def test_packing_can_be_interrupted(photos, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         ddlp.pack(str(photos), tmp_path / "out.ddlp", progress=interrupt)
     assert list(tmp_path.iterdir()) == []
+
+
+# Packs a folder on a terminal; with an argument, without tqdm.
+ON_A_TERMINAL = """
+import sys
+if sys.argv[3:]:
+    sys.modules["tqdm"] = None
+import ddlp
+ddlp.pack(sys.argv[1], sys.argv[2], force=True)
+"""
+
+
+@pytest.mark.parametrize("without_tqdm", [[], ["without"]])
+def test_packing_shows_its_progress_on_a_terminal(photos, tmp_path, without_tqdm):
+    if not without_tqdm:
+        pytest.importorskip("tqdm")
+    shown, program = pty.openpty()
+    termios.tcsetwinsize(program, (24, 100))
+    command = [sys.executable, "-c", ON_A_TERMINAL, photos, tmp_path / "out.ddlp", *without_tqdm]
+    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=program)
+    os.close(program)
+    said = b""
+    try:
+        while part := os.read(shown, 4096):
+            said += part
+    except OSError:
+        # Linux reports the end of a terminal as an error.
+        pass
+    os.close(shown)
+    assert re.search(r"\b60 of 60 images|\b60/60 ", said.decode()), said
 
 
 def photos_table(photos, **columns):
@@ -326,7 +364,7 @@ def test_a_table_may_name_files(photos, tmp_path, monkeypatch):
         assert digests(loader(same)).ordered == expected
     ddlp.pack(ddlp.ArrowTable(named, image="path", classes=Photos(photos).classes), tmp_path / "named.ddlp")
     assert digests(loader(tmp_path / "named.ddlp")).ordered == expected
-    with pytest.raises(ddlp.ConfigurationError, match="name the column of the table that has the images"):
+    with pytest.raises(ddlp.ConfigurationError, match="has no column of image files .*"):
         loader(named)
     monkeypatch.chdir(photos)
     below = [str(path.relative_to(photos)) for path, _ in Photos(photos).files]
@@ -356,6 +394,17 @@ def test_a_table_stays_where_it_is(photos, tmp_path):
         assert pyarrow.total_allocated_bytes() - before < 10_000, "the images lie in the mapped file"
 
 
+def test_a_table_may_come_from_parquet_polars_or_pandas(photos, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(photos_table(photos), tmp_path / "photos.parquet")
+    expected = digests(loader(photos)).ordered
+    assert digests(loader(parquet.read_table(tmp_path / "photos.parquet"))).ordered == expected
+    if importlib.util.find_spec("polars"):
+        import polars
+
+        assert digests(loader(polars.read_parquet(tmp_path / "photos.parquet"))).ordered == expected
+
+
 def test_a_state_goes_on_with_an_equal_table(photos):
     iteration = iter(batches := loader(photos_table(photos)))
     next(iteration), next(iteration)
@@ -370,8 +419,8 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
     table = photos_table(photos)
     files, labels = table["image"], table["label"]
     for wrong, part in [
-        (table.drop_columns(["image"]), "name the column of the table that has the images"),
-        (photos_table(photos, label=files), "that has the labels"),
+        (table.drop_columns(["image"]), "the table has no column of image files .* by ddlp.ArrowTable.table, image="),
+        (photos_table(photos, label=files), "no column of whole numbers for the labels"),
         (pyarrow.table({"a": files, "b": labels, "c": labels}), "that has the labels.*b, c"),
         (
             ddlp.ArrowTable(table, image="photo"),
@@ -380,7 +429,7 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
         (photos_table(photos, image=pyarrow.array([None] * 60, pyarrow.binary())), "row 0 .* neither bytes"),
         (photos_table(photos, image=hub_column([(None, None)] * 60)), "row 0 .* neither bytes"),
         (photos_table(photos, image=hub_column([(None, "hf://a/b.jpg")] * 60)), "row 0 .* address hf://a/b.jpg"),
-        (ddlp.ArrowTable([1, 2]), "builtins.list is none"),
+        (ddlp.ArrowTable([1, 2]), "builtins.list is not one"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59 .* label -1, but labels lie between"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [2**32 - 1])), "row 59 .* label 4294967295, but labels"),
         (ddlp.ArrowTable(table, classes=["one"]), "but its classes are numbered 0 to 0"),
@@ -448,6 +497,20 @@ def test_a_dataset_of_hugging_face_is_a_dataset(photos):
     assert digests(batches).ordered == digests(loader(photos)).ordered
     backwards = loader(dataset.select(range(59, -1, -1)), shuffle=False)
     assert [label for batch in backwards for label in batch.labels] == [label for _, label in reversed(rows)]
+
+
+def test_a_dataset_of_hugging_face_stays_where_it_is(photos, tmp_path):
+    datasets, pyarrow = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
+    pytest.importorskip("PIL")
+    files, labels = zip(*map(Photos(photos).__getitem__, range(60)), strict=True)
+    columns = {"image": [{"bytes": data, "path": None} for data in files], "label": list(labels)}
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "hub")
+    dataset = datasets.load_from_disk(tmp_path / "hub")
+    before = pyarrow.total_allocated_bytes()
+    batches = loader(dataset)
+    assert digests(batches).ordered == digests(loader(photos)).ordered
+    assert pyarrow.total_allocated_bytes() - before < sum(map(len, files)) / 10, "the images lie in the mapped files"
 
 
 def test_a_dataset_of_hugging_face_may_name_files(photos):

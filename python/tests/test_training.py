@@ -17,8 +17,12 @@ torch = pytest.importorskip("torch")
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-def test_the_example_learns(tmp_path):
-    command = [sys.executable, EXAMPLES / "resnet_cifar.py", tmp_path / "cifar", "--made", "640", "--epochs", "2"]
+@pytest.mark.parametrize("loader", ["ddlp", "torch"])
+def test_the_example_learns(tmp_path, loader):
+    if loader == "torch":
+        pytest.importorskip("torchvision")
+    made = ["--made", "1280", "--epochs", "2", "--width", "8"]
+    command = [sys.executable, EXAMPLES / "resnet_cifar.py", tmp_path / "cifar", "--loader", loader, *made]
     said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
     losses = [float(loss) for loss in re.findall(r"\d\.\d{3}", said)]
     assert len(losses) == 4 and losses[-1] < losses[0] / 2, said

@@ -134,6 +134,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.left_out()
     }
 
+    fn rejected(&self) -> u64 {
+        self.dataset.rejected()
+    }
+
     fn left_out_names(&self) -> &[String] {
         self.dataset.left_out_names()
     }

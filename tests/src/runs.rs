@@ -144,6 +144,14 @@ pub fn drive_is_up(loader: &Loader) -> bool {
     loader.progress().snapshot().prongs[1].is_up
 }
 
+/// Waits until the first drive is up and has a batch in work. Buffers of the host need not be free for that.
+pub fn wait_for_work_of_the_drive(loader: &Loader) {
+    wait_until("the drive works", || {
+        let drive = &loader.progress().snapshot().prongs[1];
+        drive.is_up && drive.outstanding > 0
+    });
+}
+
 /// Waits while the first drive is lost, unless the loader has given it up.
 pub fn wait_for_drive(loader: &Loader) {
     let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Refused);

@@ -53,9 +53,9 @@ const ABORT_LIMIT_Z: u8 = 3;
 const READY_TIMEOUT: u8 = 20;
 
 /// Number of program indices of a host.
-pub(super) const PROGRAMS_MAX: usize = 8;
+pub(super) const PROGRAMS_MAX: usize = 32;
 /// Most bytes of all programs together, in MiB (MAXPB).
-const PROGRAM_MIB_MAX: u64 = 1;
+const PROGRAM_MIB_MAX: u64 = 2;
 const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
 
 /// Highest limits per sample that a program may have. Every worker may use this much memory once for decoding and once

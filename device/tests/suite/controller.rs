@@ -135,7 +135,7 @@ fn every_wrong_admin_command_has_its_status() {
         (feature(AdminOpcode::SET_FEATURES, FeatureId::NUMBER_OF_QUEUES, 0xFFFF), Status::INVALID_FIELD),
         (feature(AdminOpcode::GET_FEATURES, FeatureId(0x7F), 0), Status::INVALID_FIELD),
         (feature(AdminOpcode::GET_FEATURES, FeatureId::HOST_BEHAVIOR, 0), Status::SGL_DATA_LENGTH),
-        (activation(9, 1), Status::INVALID_PROGRAM_INDEX),
+        (activation(32, 1), Status::INVALID_PROGRAM_INDEX),
         (activation(0, 1), Status::NO_PROGRAM),
         (activation(0, 2), Status::INVALID_FIELD),
         (command(0x88, 1, [0; 6], 0), Status::INVALID_NAMESPACE),
@@ -199,7 +199,7 @@ fn every_wrong_io_command_has_its_status() {
         entry
     };
     let cases = [
-        (with(|entry| entry.cdw2 = 8.into()), Status::INVALID_PROGRAM_INDEX),
+        (with(|entry| entry.cdw2 = 32.into()), Status::INVALID_PROGRAM_INDEX),
         (with(|entry| entry.cdw2 = 0x0001_0000.into()), Status::INVALID_FIELD),
         (with(|entry| entry.cdw3 = 1.into()), Status::INVALID_FIELD),
         (with(|entry| entry.cdw10_15[0] = 9.into()), Status::INVALID_FIELD),
@@ -298,7 +298,7 @@ fn effects_and_pages() {
     bench.ok(admin, identify(Cns::CSI_ACTIVE_NAMESPACES, 0, Csi::COMPUTE), &[]);
     assert_eq!(bench.data[..8], [3, 0, 0, 0, 0, 0, 0, 0]);
     bench.ok(admin, identify(Cns::CSI_NAMESPACE, 3, Csi::COMPUTE), &[]);
-    assert_eq!((bench.data[0], bench.data[8]), (8, 1));
+    assert_eq!((bench.data[0], bench.data[8]), (32, 2));
 }
 
 /// Sends what SPDK's initiator asks a controller with several command sets while it attaches. SPDK gives up if one of

@@ -120,6 +120,7 @@ static ALLOCATOR: Allocator = Allocator;
 fn main() -> ExitCode {
     allocator::prepare();
     ddlp_pixels::map_large_blocks();
+    ddlp_pixels::silence_decoder_panics();
     let cli = match Cli::from_arg_matches(&with_negative_numbers(command_line()).get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -80,7 +80,8 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
         _ => Before::None,
     };
-    let mut options = options::loader_options(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
+    let pipelines = args.pipeline.iter().map(|name| pipeline(name)).collect::<anyhow::Result<_>>()?;
+    let mut options = options::loader_options(args, pipelines, before)?;
     drives::add_drives(args, &mut options)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);
     if finished.is_some() && options.strategy != Strategy::Csd {
@@ -90,9 +91,13 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let starting = drive.map(Starting::watch);
     let dataset = ddlp_host::open_dataset(&args.dataset, &options.host()?).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
-    let given = Given { dataset: Arc::clone(&dataset), pipeline: options.pipeline.clone(), seed: options.seed };
+    let given = Given { dataset: Arc::clone(&dataset), pipelines: options.pipelines().to_vec(), seed: options.seed };
+    let rejected = ddlp_host::note_of_rejected(&*dataset, options.policy).filter(|_| !args.quiet && finished.is_none());
     let mut loader = build(args, options, dataset)?;
     drop(starting);
+    if let Some(note) = rejected {
+        eprintln!("note: {}", text::message(&note));
+    }
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     if let Some(seconds) = args.headspace {

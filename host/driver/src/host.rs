@@ -45,6 +45,7 @@ pub struct HostIdentity {
 
 /// Why a host has no identity.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostError {
     /// A file that may hold the NQN cannot be read.
     #[error("cannot read the host NQN in {path}: {1}", path = .0.display())]

@@ -25,13 +25,19 @@ pub(crate) struct BatchField {
 }
 
 impl BatchField {
-    /// Returns the fields of a run's batches: the image, which prongs prepare, the label, and the fields beside the
-    /// dataset, which the host fills.
-    pub fn of_run(image: &ImageOutput, mixing: Option<&Mixing>, beside: &SampleFields) -> Arc<[Self]> {
+    /// Returns the fields of a run's batches: the image, which prongs prepare, and those that the host fills, which are
+    /// the label, the image's size on its canvas if it `has_canvas`, and the fields beside the dataset.
+    pub fn of_run(
+        image: &ImageOutput,
+        mixing: Option<&Mixing>,
+        has_canvas: bool,
+        beside: &SampleFields,
+    ) -> Arc<[Self]> {
         let image = Self { field: image.field(), strides: image.strides() };
         let others = beside.fields().filter(|field| field.name != LABEL).cloned();
         let label = mixing.map_or_else(Field::label, Mixing::label);
-        let filled = std::iter::once(label).chain(others).map(|field| {
+        let size = has_canvas.then(Field::size);
+        let filled = std::iter::once(label).chain(size).chain(others).map(|field| {
             let strides = strides(&field.shape);
             Self { field, strides }
         });
@@ -60,7 +66,8 @@ const LABEL_AT: usize = 1;
 /// The memory of each field of a batch, in the order of [`BatchField::of_run`].
 pub(crate) type FieldMemory = Box<[Arc<dyn BatchMemory>]>;
 
-/// One batch: rows of fields (`image`, `label`, and those beside the dataset), with their sample ids.
+/// One batch: rows of fields (`image`, `label`, and those beside the dataset), with their sample ids. If the pipeline
+/// ends with [`PadTo`](crate::pixels::ops::PadTo), the field `size` has each image's height and width on its canvas.
 ///
 /// The images lie in a buffer of the loader's [delivery target](crate::DeliveryTarget); pixels may lie in a result slot
 /// that host and drive share. Dropping the batch and its [shared fields](SharedField) gives the buffer or slot back. So
@@ -127,7 +134,8 @@ impl Batch {
         &self.records
     }
 
-    /// Returns the descriptions of the fields, in their order: the image, the label, then those beside the dataset.
+    /// Returns the descriptions of the fields, in their order: the image, the label, the size if the images lie on
+    /// canvases, then those beside the dataset.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &Field> {
         self.fields.iter().map(|field| &field.field)
     }

@@ -5,17 +5,20 @@ use crate::drive::DriveSpec;
 use crate::max_corrupt::MaxCorrupt;
 use crate::options::LoaderOptions;
 use crate::order::LastBatch;
+use crate::per_sample::PerSample;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
 use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, FieldTable};
 use ddlp_driver::Host;
-use ddlp_pixels::{DType, Field, ImageLayout, Limits, Normalize, Pipeline};
+use ddlp_pixels::{DType, Field, ImageLayout, Limits, Normalize, Pipeline, Shape};
+use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Builder of a [`Loader`](crate::Loader), which collects its options.
@@ -25,8 +28,11 @@ pub struct LoaderBuilder {
     pub(crate) options: LoaderOptions,
     pub(crate) dataset: Option<Arc<dyn Dataset>>,
     pub(crate) fields: Vec<(Field, Arc<Vec<u8>>)>,
+    pub(crate) table: Option<Arc<FieldTable>>,
     pub(crate) host: Option<Host>,
     pub(crate) target: Option<Arc<MakeTarget>>,
+    pub(crate) per_sample: Option<PerSample>,
+    pub(crate) given_up: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for LoaderBuilder {
@@ -53,6 +59,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Lets another thread give up [`build`](Self::build): soon after it has set this flag, `build` stops reading the
+    /// sizes of images, starts no drive, and fails.
+    pub fn given_up_by(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.given_up = flag;
+        self
+    }
+
     /// Adds a field to every batch. `values` has the field's value for each sample of the dataset, in order and without
     /// gaps, in this machine's byte order. The field is of kind [`FieldKind::Vector`](crate::FieldKind::Vector); one
     /// named `label`, which equals [`Field::label`], takes the place of the dataset's labels. Drives know nothing of
@@ -62,9 +75,15 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the table from which fields are read: [`LoaderOptions::fields`].
-    pub fn fields_path(mut self, table: impl Into<PathBuf>) -> Self {
-        self.options.fields = Some(table.into());
+    /// Sets the file from which fields are read: [`LoaderOptions::fields`].
+    pub fn fields_path(mut self, file: impl Into<PathBuf>) -> Self {
+        self.options.fields = Some(file.into());
+        self
+    }
+
+    /// Takes fields from a table in memory instead of a file.
+    pub fn fields_table(mut self, table: FieldTable) -> Self {
+        self.table = Some(Arc::new(table));
         self
     }
 
@@ -80,6 +99,13 @@ impl LoaderBuilder {
     /// Sets the pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         self.options.pipeline = pipeline;
+        self
+    }
+
+    /// Sets the pipelines of buckets, in place of [`pipeline`](Self::pipeline): [`LoaderOptions::buckets`]. The field
+    /// of images then differs from batch to batch in its shape.
+    pub fn buckets(mut self, pipelines: impl IntoIterator<Item = Pipeline>) -> Self {
+        self.options.buckets = pipelines.into_iter().collect();
         self
     }
 
@@ -294,6 +320,20 @@ impl LoaderBuilder {
     /// Resumes a run from where it stopped.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.options.resume = Some(state);
+        self
+    }
+
+    /// Sets a function that changes the image of each sample, after the pipeline and before floats are made of it. It
+    /// gets the image (height × width × channels bytes of the shape), the shape, and a number from 0 to 2⁶³ − 1 that
+    /// follows from seed, epoch and sample id. A function that draws its random numbers from that number alone makes
+    /// the same images in every run. The threads of the CPU prong call the function, several at a time. Drives cannot
+    /// call it, so none may take part. States and plans do not know it: a run that resumes needs the same function.
+    /// Default: none.
+    pub fn per_sample(
+        mut self,
+        change: impl Fn(&mut [u8], Shape, u64) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        self.per_sample = Some(PerSample(Arc::new(change)));
         self
     }
 

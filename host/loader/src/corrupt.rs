@@ -32,6 +32,13 @@ impl CorruptCount {
             *self = Self { epoch, ..Self::new(self.limit) };
         }
         self.samples += samples as u64;
+        if let Some((_, CorruptReport { sample, reason, action, .. })) =
+            corrupt.first().filter(|_| self.named.is_empty())
+        {
+            tracing::warn!(
+                "sample {sample} of epoch {epoch} is corrupt ({reason}): {action}. The report lists all corrupt samples"
+            );
+        }
         for (index, report) in corrupt {
             if self.corrupt.insert(*index) && self.named.len() < NAMED_MAX {
                 self.named.push(report.sample.clone());

@@ -2,16 +2,22 @@
 //!
 //! Threads share a batch by rows, so a slow sample delays only its own batch: the other threads finish the rest of that
 //! batch and then begin the next one.
+//!
+//! - `fetching`: threads that fetch samples ahead, if reads of the dataset have latency.
+
+pub(crate) mod fetching;
 
 use crate::delivery::BatchBuffer;
-use crate::engine::{CpuJob, CpuWork, Engine, GivenUp};
+use crate::engine::{CpuJob, CpuWork, Engine, GivenUp, RunTask};
+use crate::error::LoaderError;
+use crate::image_output::ImageOutput;
 use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use crate::usage::CoreTimes;
 use ddlp_csd::chunk::ChunkLength;
 use ddlp_csd::prepare::{self, SamplePreparer, close_gaps};
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{FetchedSample, Half, Unavailable};
+use ddlp_dataset::{FetchedSample, Half};
 use nix::unistd::{Pid, gettid};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -121,6 +127,8 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
 /// One thread's preparer, which makes rows in the form in which they are delivered.
 struct RowPreparer {
     preparer: SamplePreparer,
+    /// Bucket of the samples that are prepared now.
+    bucket: usize,
     /// Scratch row of pixels, if floats are delivered.
     pixels: Vec<u8>,
 }
@@ -128,10 +136,20 @@ struct RowPreparer {
 impl RowPreparer {
     fn new(engine: &Engine) -> Self {
         let task = &engine.task;
-        let bytes = if task.images.is_as_prepared() { 0 } else { task.images.prepared().bytes() };
-        let preparer = SamplePreparer::new(&task.program).trying(task.max_corrupt);
+        let preparer = SamplePreparer::new(&task.buckets[0].program).trying(task.max_corrupt);
         let preparer = if engine.work_times.measures_reading() { preparer.timed() } else { preparer };
-        Self { preparer, pixels: vec![0; bytes] }
+        Self { preparer, bucket: 0, pixels: Vec::new() }
+    }
+
+    /// Prepares samples of this batch from now on. Returns how its images are delivered.
+    fn begin<'t>(&mut self, task: &'t RunTask, id: BatchId) -> &'t ImageOutput {
+        let (number, bucket) = (task.cut.bucket(id.batch), task.bucket(id));
+        if std::mem::replace(&mut self.bucket, number) != number {
+            self.preparer.change_program(&bucket.program);
+        }
+        let bytes = if bucket.images.is_as_prepared() { 0 } else { bucket.images.prepared().bytes() };
+        self.pixels.resize(bytes, 0);
+        &bucket.images
     }
 
     /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the
@@ -139,30 +157,39 @@ impl RowPreparer {
     fn prepare(
         &mut self,
         engine: &Engine,
-        epoch: u32,
+        (epoch, images): (u32, &ImageOutput),
         sample_id: u64,
         next: Option<u64>,
         fetched: Option<&FetchedSample>,
         row: &mut [u8],
-    ) -> Result<Option<SampleRecord>, Unavailable> {
+    ) -> Result<Option<SampleRecord>, LoaderError> {
         let task = &engine.task;
         let next = next.filter(|_| fetched.is_none()).map(|next| prepare::stored_at(&*task.dataset, next));
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = task.epoch_context(epoch);
-        let Self { preparer, pixels } = self;
+        let Self { preparer, pixels, .. } = self;
         let is_over = || engine.is_stopped();
         let mut prepare =
             |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, fetched, row);
+        let change = |record: Option<SampleRecord>, image: &mut [u8]| match (&task.per_sample, record) {
+            (Some(function), Some(record)) if record.has_row() => {
+                function.change(task, (epoch, &record), image, images.prepared())
+            }
+            _ => Ok(()),
+        };
         prefetch(Half::First);
-        if task.images.is_as_prepared() {
+        if images.is_as_prepared() {
             prefetch(Half::Second);
-            return prepare(row);
+            let record = prepare(row).map_err(LoaderError::Unavailable)?;
+            change(record, row)?;
+            return Ok(record);
         }
-        let record = prepare(pixels)?;
+        let record = prepare(pixels).map_err(LoaderError::Unavailable)?;
         prefetch(Half::Second);
+        change(record, pixels)?;
         if record.is_some_and(|record| record.has_row()) {
             // The pixels are still in the core's cache.
-            task.images.write(pixels, row);
+            images.write(pixels, row);
         }
         Ok(record)
     }
@@ -177,17 +204,19 @@ fn prepare_rows(
     fetched: &[FetchedSample],
     desk: &Desk,
 ) {
-    let (first, mut unavailable) = (taken.range().start, None);
+    let (first, mut failed) = (taken.range().start, None);
+    let images = preparer.begin(&engine.task, job.id);
     taken.make(|(number, row)| {
         if engine.is_stopped() {
             return None;
         }
         let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        let prepared = preparer.prepare(engine, job.id.epoch, sample_id, next, fetched.get(number - first), row);
-        prepared.map_err(|error| unavailable = Some(error)).ok().flatten()
+        let prepared =
+            preparer.prepare(engine, (job.id.epoch, images), sample_id, next, fetched.get(number - first), row);
+        prepared.map_err(|error| failed = Some(error)).ok().flatten()
     });
-    if let Some(error) = unavailable {
+    if let Some(error) = failed {
         job.close(error);
     }
     desk.end();
@@ -201,8 +230,8 @@ fn prepare_rows(
         }
         // The run was stopped, possibly before all rows were made.
         PutBack::Complete(..) => {}
-        PutBack::Closed => match job.take_unavailable() {
-            Some(error) => engine.unavailable(job.id, error),
+        PutBack::Closed => match job.take_error() {
+            Some(error) => engine.failed(job.id, error),
             None => engine.give_up(CPU, job.id, GivenUp::Cancelled),
         },
     }
@@ -217,7 +246,7 @@ fn finish(
 ) {
     let _making_ready = engine.making_ready();
     if let Err(error) = preparer.preparer.check(&*engine.task.dataset, &|| engine.is_stopped()) {
-        engine.unavailable(job.id, error);
+        engine.failed(job.id, LoaderError::Unavailable(error));
     } else if engine.executed(CPU, job.id) {
         close_gaps(&records, buffer.bytes_mut(), job.row_bytes);
         engine.ready_in_buffer(CPU, job.id, records, buffer);

@@ -44,6 +44,12 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     ///
     /// The system's error when it refuses the memory.
     fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>>;
+
+    /// Frees the memory of all buffers that are not on loan, and from now on that of each buffer which returns. The
+    /// loader calls this at the end of the run, when its threads have ended; the consumer may still hold batches. By
+    /// default, the memory is freed when the target is dropped: after the loader, and after the last handle that shows
+    /// its figures.
+    fn end(&self) {}
 }
 
 /// A buffer on loan, which a prong fills with the rows of a batch. It returns to its target when dropped.

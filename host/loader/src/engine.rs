@@ -27,16 +27,17 @@ use holder::SilenceRecord;
 pub(crate) use job::{CpuJob, CpuWork};
 
 use crate::announcing::Announced;
-use crate::batch::{BatchField, FieldMemory};
+use crate::batch::FieldMemory;
+use crate::bucket::Bucket;
 use crate::corrupt::CorruptCount;
 use crate::delivery::{
     BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget, NoMemory,
 };
 use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
-use crate::image_output::ImageOutput;
-use crate::mixing::{BatchMix, Mixing};
+use crate::mixing::Mixing;
 use crate::order::{EpochCut, Orders, Walks};
+use crate::per_sample::PerSample;
 use crate::plan::PlanRecord;
 use crate::recorder::Recorder;
 use crate::report::{CorruptReport, FaultKind, Report};
@@ -45,9 +46,9 @@ use crate::signal::Signal;
 use crate::usage::{MemoryPeak, ReadSum, WorkTimes};
 use ddlp_csd::memory;
 use ddlp_csd::prepare::EpochContext;
-use ddlp_csd::program::Program;
+use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, SampleFields, Unavailable};
+use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, ImageSize, SampleFields};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,19 +58,20 @@ use std::time::{Duration, Instant};
 /// The task of a run, fixed during the run.
 pub(crate) struct RunTask {
     pub dataset: Arc<dyn Dataset>,
-    pub program: Program,
+    /// Buckets of the samples, at least one.
+    pub buckets: Vec<Bucket>,
+    /// Sizes of the dataset's images; empty if no field needs them.
+    pub sizes: Vec<ImageSize>,
     pub seed: u64,
     /// Whether the samples of an epoch are shuffled.
     pub shuffle: bool,
     /// The samples of every epoch.
     pub walks: Arc<Walks>,
     pub cut: EpochCut,
-    /// How images are delivered.
-    pub images: ImageOutput,
     /// How batches are mixed, if they are.
     pub mixing: Option<Mixing>,
-    /// Fields of each batch.
-    pub fields: Arc<[BatchField]>,
+    /// Changes each sample's image, if the program has a function for that.
+    pub per_sample: Option<PerSample>,
     /// Fields beside the dataset.
     pub beside: SampleFields,
     /// Epochs of the run: the last one's number plus one.
@@ -203,7 +205,7 @@ impl Engine {
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Signal::default());
         let fetch_depth = task.dataset.fetch_depth();
-        let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
+        let bytes = buffer_bytes(&task.cut, &task.buckets);
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
         let target = match make {
             Some(make) => make(need)?,
@@ -290,6 +292,18 @@ impl Engine {
         drop(old);
     }
 
+    /// Frees the memory of batches that nobody will get, when no thread is left. Figures and position stay.
+    pub fn free_batches(&self) {
+        let mut core = self.lock();
+        let unused = (mem::take(&mut core.ready), mem::take(&mut core.jobs), core.fetching.take());
+        core.spare.clear();
+        drop(core);
+        // Buffers and slots return without the lock.
+        drop(unused);
+        let _core = self.lock();
+        self.target.end();
+    }
+
     /// Records that a prong's processor is done with a batch. Returns false when another prong was first.
     pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
         let mut core = self.lock();
@@ -319,12 +333,11 @@ impl Engine {
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
 
-    /// Records that the CPU cannot prepare a batch since the dataset cannot be read. The run ends with that error when
-    /// the batch is due.
-    pub fn unavailable(&self, id: BatchId, error: Unavailable) {
+    /// Records that the CPU cannot prepare a batch. The run ends with that error when the batch is due.
+    pub fn failed(&self, id: BatchId, error: LoaderError) {
         let mut core = self.lock();
         if core.executed(CPU, id) {
-            self.make_ready(&mut core, CPU, id, Err(LoaderError::Unavailable(error)));
+            self.make_ready(&mut core, CPU, id, Err(error));
         }
     }
 
@@ -378,29 +391,31 @@ impl RunTask {
         EpochContext { seed: self.seed, epoch }
     }
 
-    /// Returns the bytes of a batch's rows, as they are delivered.
-    pub fn delivered_bytes(&self, records: &[SampleRecord]) -> usize {
-        records.iter().filter(|record| record.has_row()).count() * self.images.row_bytes()
+    /// Returns what happens to a corrupt sample, which is the same in all buckets.
+    pub fn policy(&self) -> CorruptPolicy {
+        self.buckets[0].program.policy
     }
 
-    /// Returns what is done to the rows of a batch when it is ready.
-    pub fn mix(&self, id: BatchId, rows: usize) -> BatchMix {
-        self.mixing.as_ref().map_or(BatchMix::Unmixed, |mixing| mixing.draw(id, rows))
+    /// Returns whether images are delivered as they were prepared, which is the same in all buckets.
+    pub fn is_as_prepared(&self) -> bool {
+        self.buckets[0].images.is_as_prepared()
+    }
+
+    /// Returns the bucket of a batch.
+    pub fn bucket(&self, id: BatchId) -> &Bucket {
+        &self.buckets[self.cut.bucket(id.batch)]
     }
 
     /// Mixes the rows of a batch, as they are delivered.
     pub fn mix_images(&self, id: BatchId, rows: &mut [u8]) -> Result<(), LoaderError> {
-        let row_bytes = self.images.row_bytes();
-        self.mix(id, rows.len() / row_bytes).mix_images(&self.images, rows).map_err(|error| LoaderError::System {
+        let Some(mixing) = &self.mixing else { return Ok(()) };
+        let images = &self.bucket(id).images;
+        let row_bytes = images.row_bytes();
+        let mix = mixing.draw(id, rows.len() / row_bytes, images.prepared());
+        mix.mix_images(images, rows).map_err(|error| LoaderError::System {
             what: "memory for mixing a batch",
             source: memory::refused(row_bytes as u64, error.into()),
         })
-    }
-
-    /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.
-    pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
-        let bytes = pixels.len() / self.images.prepared().bytes() * self.images.row_bytes();
-        self.images.write(pixels, &mut buffer[..bytes]);
     }
 }
 
@@ -420,7 +435,7 @@ impl Core {
             plan: PlanRecord::new(task.cut.batches()),
             consumer_waits: false,
             announced: Announced::default(),
-            orders: Orders::new(task.walks.clone(), task.cut),
+            orders: Orders::new(task.walks.clone(), task.cut.clone()),
             corrupt: CorruptCount::new(task.max_corrupt),
             failure: None,
             doubts: HashMap::new(),

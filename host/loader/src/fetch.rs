@@ -6,14 +6,12 @@
 //! A batch that has begun, and the awaited batch, may each take as many bytes again. Datasets without latency have no
 //! such stage: there the threads that prepare samples read them.
 //!
-//! - `ahead`: the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`).
-//! - `worker`: the threads that fetch.
+//! `ahead` has the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`); the
+//! threads that fetch are `cpu/fetching.rs`.
 
 mod ahead;
-mod worker;
 
 pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket, Samples};
-pub(crate) use worker::work;
 
 use ddlp_dataset::{Dataset, FetchedSample};
 

@@ -67,6 +67,12 @@ impl ImageOutput {
         }
     }
 
+    /// Converts the pixels of a batch to rows as they are delivered, at the beginning of the batch's buffer.
+    pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
+        let bytes = pixels.len() / self.prepared.bytes() * self.row_bytes();
+        self.write(pixels, &mut buffer[..bytes]);
+    }
+
     /// Blends a row, as it is delivered, with another one: see [`blend`].
     pub fn blend(&self, weight: f64, row: &mut [u8], other: &[u8]) {
         blend(self.dtype, weight, row, other);

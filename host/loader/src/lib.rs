@@ -57,6 +57,7 @@
 
 mod announcing;
 mod batch;
+mod bucket;
 mod builder;
 mod corrupt;
 mod cpu;
@@ -78,6 +79,7 @@ mod mixing;
 mod opening;
 mod options;
 mod order;
+mod per_sample;
 mod plan;
 mod progress;
 mod recorder;
@@ -96,9 +98,9 @@ pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
 pub use ddlp_dataset as dataset;
-pub use ddlp_dataset::{Dataset, FieldsError, OpenError, Unavailable};
-pub use ddlp_driver::Host;
-pub use ddlp_driver::sysfs::KernelController;
+pub use ddlp_dataset::{Dataset, FieldTable, FieldsError, OpenError, Unavailable};
+pub use ddlp_driver::host::{Host, HostError, HostIdentity};
+pub use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
 /// Everything that [`Pipeline`] leads to, such as its operations.
 pub use ddlp_pixels as pixels;
 pub use ddlp_pixels::{
@@ -124,6 +126,7 @@ pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
+pub use setup::note_of_rejected;
 pub use state::{Difference, LoaderState, StateError};
 
 /// The Rust code of the README, which has to compile.

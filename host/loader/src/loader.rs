@@ -7,7 +7,7 @@ mod waiting;
 
 pub use waiting::Waiting;
 
-use crate::batch::{Batch, BatchField};
+use crate::batch::Batch;
 use crate::builder::LoaderBuilder;
 use crate::cpu::Desk;
 use crate::delivery::SlotTable;
@@ -16,7 +16,6 @@ use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
 use crate::metrics;
 use crate::options::LoaderOptions;
-use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
@@ -24,12 +23,14 @@ use crate::schedule::{Schedule, ScheduleConfig, Strategy};
 use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, SampleFields};
 use ddlp_metrics::{LocalServer, MetricsServer};
 use running::RunThreads;
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use waiting::{Asked, Waited};
 
@@ -121,17 +122,18 @@ impl Loader {
         builder.options.check()?;
         let begun = Instant::now();
         let setup = RunSetup::new(&builder)?;
+        if builder.given_up.load(Ordering::Relaxed) {
+            return Err(LoaderError::System { what: "the start of a run", source: ErrorKind::Interrupted.into() });
+        }
         let drives = setup.open_drives(&builder)?;
-        let LoaderBuilder { mut options, target, .. } = builder;
+        let LoaderBuilder { mut options, target, per_sample, .. } = builder;
         let (resume, replay) = (options.resume.take(), options.replay.take());
         let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
         let schedule = Schedule::new(ScheduleConfig {
             strategy: options.strategy,
             batches: setup.batches,
-            short_last: setup.batches > 1
-                && setup.cut.last == LastBatch::Short
-                && !setup.cut.samples.is_multiple_of(setup.cut.batch),
+            short_last: setup.cut.has_short_last(),
             epochs: setup.first_epoch..options.epochs,
             window: u32::try_from(window).unwrap_or(u32::MAX),
             drives: drives.len(),
@@ -144,17 +146,17 @@ impl Loader {
         let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
         let task = RunTask {
             dataset: setup.dataset.clone(),
-            program: setup.program.clone(),
+            buckets: setup.buckets,
+            sizes: setup.sizes,
             seed: options.seed,
             shuffle: options.shuffle,
             walks: setup.walks,
-            cut: setup.cut,
-            fields: BatchField::of_run(&setup.images, setup.mixing.as_ref(), &setup.beside),
             mixing: setup.mixing,
+            per_sample,
             beside: setup.beside,
-            images: setup.images,
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),
+            cut: setup.cut,
         };
         let engine = Engine::new(task, schedule, recorder, options.buffers, target.as_deref());
         let engine = Arc::new(engine.map_err(LoaderError::Delivery)?);
@@ -203,6 +205,11 @@ impl Loader {
         beside.classes().unwrap_or_else(|| dataset.classes())
     }
 
+    /// Returns the fields beside the dataset.
+    pub fn fields(&self) -> &SampleFields {
+        &self.engine.task.beside
+    }
+
     /// Returns the dataset.
     pub fn dataset(&self) -> &Arc<dyn Dataset> {
         &self.engine.task.dataset
@@ -220,7 +227,8 @@ impl Loader {
     pub fn plan(&self) -> Plan {
         let task = &self.engine.task;
         let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
-        let plan = Plan::empty(order, &task.program, &identity, &task.cut, task.walks.portions(), self.batches);
+        let programs = task.buckets.iter().map(|bucket| &bucket.program);
+        let plan = Plan::empty(order, programs, &identity, &task.cut, task.walks.portions(), self.batches);
         Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }
 
@@ -408,10 +416,13 @@ impl Loader {
 
     /// Ends the run, and the drives that it started.
     fn shut_down(&mut self) {
-        self.is_over = true;
+        let was_over = std::mem::replace(&mut self.is_over, true);
         self.engine.stop();
         self.running.end(&self.engine);
         self.waiting.clear();
+        if !was_over {
+            self.engine.free_batches();
+        }
     }
 }
 

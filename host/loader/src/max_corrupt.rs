@@ -16,7 +16,7 @@ const ALLOWED_PERCENT: f64 = 1.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum MaxCorrupt {
-    /// The larger of 16 and 1 % of the share.
+    /// The larger of 16 and 1 % of the share, but less than the whole share.
     #[default]
     Default,
     /// Number of samples, of all ranks together.
@@ -31,7 +31,8 @@ impl MaxCorrupt {
         let share = cut.samples.div_ceil(cut.world);
         let percent = |percent: f64| (share as f64 * percent / 100.0) as u64;
         match self {
-            Self::Default => percent(ALLOWED_PERCENT).max(ALLOWED_MIN),
+            // A small dataset must not be delivered without any sample.
+            Self::Default => percent(ALLOWED_PERCENT).max(ALLOWED_MIN).min(share.saturating_sub(1)),
             Self::Samples(samples) => samples.div_ceil(cut.world),
             Self::Percent(share) => percent(share),
         }
@@ -81,7 +82,7 @@ mod tests {
     use crate::order::LastBatch;
 
     fn cut(samples: u64, world: u64) -> EpochCut {
-        EpochCut { samples, batch: 64, last: LastBatch::Short, rank: 0, world }
+        EpochCut { samples, batch: 64, last: LastBatch::Short, rank: 0, world, buckets: None }
     }
 
     #[test]

@@ -27,8 +27,6 @@ pub(crate) struct Mixing {
     classes: u32,
     seed: u64,
     rank: u32,
-    /// Dimensions of the images.
-    shape: Shape,
 }
 
 /// What is done to the rows of one batch.
@@ -45,7 +43,7 @@ pub(crate) enum BatchMix {
 impl Mixing {
     /// Returns how batches are mixed under checked options; `None` if they are not. `names` are the names of the
     /// classes.
-    pub fn new(options: &LoaderOptions, shape: Shape, names: &[String]) -> Result<Option<Self>, LoaderError> {
+    pub fn new(options: &LoaderOptions, names: &[String]) -> Result<Option<Self>, LoaderError> {
         let LoaderOptions { mixup, cutmix, mix_probability, classes, seed, rank, .. } = *options;
         if mixup == 0.0 && cutmix == 0.0 {
             return Ok(None);
@@ -58,7 +56,7 @@ impl Mixing {
                     .into(),
             ));
         };
-        Ok(Some(Self { mixup, cutmix, probability: mix_probability, classes, seed, rank, shape }))
+        Ok(Some(Self { mixup, cutmix, probability: mix_probability, classes, seed, rank }))
     }
 
     /// Returns the field of mixed labels.
@@ -67,8 +65,8 @@ impl Mixing {
         Field { kind: FieldKind::Vector, dtype: DType::F32, shape, ..Field::label() }
     }
 
-    /// Draws what is done to a batch of this many rows.
-    pub fn draw(&self, id: BatchId, rows: usize) -> BatchMix {
+    /// Draws what is done to a batch of this many rows, whose images have this shape.
+    pub fn draw(&self, id: BatchId, rows: usize, shape: Shape) -> BatchMix {
         let mut rng = Rng::for_batch(self.seed, id.epoch, id.batch, self.rank);
         if rows < 2 || rng.uniform() >= self.probability {
             return BatchMix::Unmixed;
@@ -80,9 +78,8 @@ impl Mixing {
         if !cuts {
             return BatchMix::Blend { weight };
         }
-        let Shape { width, height, .. } = self.shape;
-        let center = [width, height].map(|size| rng.below(size.into()) as u32);
-        BatchMix::paste(self.shape, weight, center)
+        let center = [shape.width, shape.height].map(|size| rng.below(size.into()) as u32);
+        BatchMix::paste(shape, weight, center)
     }
 
     /// Checks that a label is a class.

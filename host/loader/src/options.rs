@@ -1,6 +1,8 @@
 //! The options of a loader as plain data, and their defaults. `allowed`: the values that they may have, in words.
+//! `pipelines`: the pipelines, and the checks of several.
 
 mod allowed;
+mod pipelines;
 
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
@@ -35,12 +37,20 @@ pub struct LoaderOptions {
     /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files, or a mix
     /// of these; or the address of a drive that holds a pack.
     pub dataset: Option<PathBuf>,
-    /// Table of fields beside the dataset, as comma-separated values: the first column names each sample, with or
-    /// without its extension, and each other column is a field of every batch. The column `label` takes the place of
-    /// the dataset's labels. Default: none.
+    /// File of fields beside the dataset: a table of comma-separated values, whose first column names each sample, with
+    /// or without its extension, and whose other columns are fields of every batch; a text (`.txt`) with the label of
+    /// each sample in a line; or tar shards with numbers in `.json` members. Labels in it take the place of those of
+    /// the dataset.
+    /// [`SampleFields::read`](ddlp_dataset::SampleFields::read) has the rules. Default: none.
     pub fields: Option<PathBuf>,
     /// Pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
     pub pipeline: Pipeline,
+    /// Pipelines of buckets, in place of [`pipeline`](Self::pipeline), at most 32. Each makes images of another size.
+    /// A batch has samples of one bucket. A sample belongs to the bucket whose images have the nearest aspect ratio;
+    /// among several of these, to the one with the largest images that have no more pixels than the sample. The loader
+    /// reads the sizes of all images when it starts, unless the dataset is a pack, which knows them. Default: none, one
+    /// pipeline for all samples.
+    pub buckets: Vec<Pipeline>,
     /// Type of the images' elements: uint8, float16, bfloat16 or float32. Default uint8, the pixels as prepared.
     pub dtype: DType,
     /// Order of the images' dimensions. Default NHWC. Images of uint8 always lie in memory as NHWC; under NCHW they are
@@ -127,6 +137,7 @@ impl Default for LoaderOptions {
             dataset: None,
             fields: None,
             pipeline: Pipeline::imagenet_train(),
+            buckets: Vec::new(),
             dtype: DType::default(),
             layout: ImageLayout::default(),
             normalize: None,
@@ -165,17 +176,28 @@ impl Default for LoaderOptions {
 }
 
 impl LoaderOptions {
-    /// Checks the options that can be checked on their own.
-    pub(crate) fn check(&self) -> Result<(), LoaderError> {
+    /// Checks the options that can be checked without the dataset and the drives.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::Options`] names the option and the values that it may have; [`LoaderError::Pipeline`] says what
+    /// is wrong in a pipeline.
+    pub fn check(&self) -> Result<(), LoaderError> {
         check_range("batch_size", self.batch_size as u64)?;
         check_range("threads", self.threads.unwrap_or(1) as u64)?;
         check_range("buffers", self.buffers as u64)?;
         check_range("drive_depth", self.drive_depth as u64)?;
+        check_range("epochs", self.epochs.into())?;
         check_range("epoch_samples", self.epoch_samples.unwrap_or(1))?;
         check_range("local_world_size", self.local_world_size.into())?;
         check_range("world_size", self.world_size.into())?;
         check_range("window", self.window.unwrap_or(1) as u64)?;
         check_range("classes", self.classes.unwrap_or(1).into())?;
+        for (name, time) in [("drive_timeout_s", self.drive_timeout), ("stall_after_s", self.stall_after)] {
+            if time.is_zero() {
+                return Err(refused(name, &0));
+            }
+        }
         for (name, alpha) in [("mixup", self.mixup), ("cutmix", self.cutmix)] {
             if !(alpha >= 0.0 && alpha.is_finite()) {
                 return Err(refused(name, &alpha));
@@ -208,6 +230,7 @@ impl LoaderOptions {
             )));
         }
         self.check_images()?;
+        self.shapes()?;
         for (at, drive) in named.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
                 && named[..at].contains(drive)

@@ -2,9 +2,13 @@
 //!
 //! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank
 //! prepares its share of that batch. So the global batches do not depend on the number of ranks.
+//!
+//! If a run has [`buckets`], each global batch has samples of one of them.
 
+mod buckets;
 mod walks;
 
+pub(crate) use buckets::{BUCKETS_MAX, Buckets};
 pub use walks::Portion;
 pub(crate) use walks::{Walks, described, portions_of};
 
@@ -20,12 +24,22 @@ pub enum LastBatch {
     Short,
     /// Left out.
     Drop,
-    /// Filled with the first samples of the epoch's order.
+    /// Filled with the first samples of the epoch's order; in a batch of a bucket, with the bucket's first ones.
     Pad,
 }
 
+impl LastBatch {
+    /// Returns into how many batches of `batch` samples these samples are cut.
+    pub(crate) fn batches(self, samples: u64, batch: u64) -> u64 {
+        match self {
+            Self::Drop => samples / batch,
+            Self::Short | Self::Pad => samples.div_ceil(batch),
+        }
+    }
+}
+
 /// The division of an epoch into batches and shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochCut {
     /// Samples of an epoch.
     pub samples: u64,
@@ -37,36 +51,78 @@ pub struct EpochCut {
     pub rank: u64,
     /// Number of ranks.
     pub world: u64,
+    /// Buckets of the samples; `None` if all batches have images of one size.
+    pub buckets: Option<Arc<Buckets>>,
+}
+
+/// Samples that are cut into batches: those of an epoch, or of one bucket.
+#[derive(Clone, Copy)]
+struct Section {
+    /// Position of the first sample in the epoch's order.
+    first: u64,
+    samples: u64,
 }
 
 impl EpochCut {
     /// Returns the number of global batches of an epoch, which is also the number of steps of every rank.
     pub fn batches(&self) -> u64 {
-        match self.last {
-            LastBatch::Drop => self.samples / self.batch,
-            LastBatch::Short | LastBatch::Pad => self.samples.div_ceil(self.batch),
-        }
+        self.buckets.as_ref().map_or_else(|| self.last.batches(self.samples, self.batch), |buckets| buckets.batches())
+    }
+
+    /// Returns the bucket of a batch's samples; 0 if there are no buckets.
+    pub fn bucket(&self, batch: u32) -> usize {
+        self.buckets.as_ref().map_or(0, |buckets| buckets.of_batch(batch).0)
+    }
+
+    /// Returns whether the epoch's last batch has fewer samples than others.
+    pub fn has_short_last(&self) -> bool {
+        let samples = match self.buckets.as_ref().and_then(|buckets| Some((buckets, self.batches().checked_sub(1)?))) {
+            Some((buckets, last)) => buckets.samples()[buckets.of_batch(last as u32).0],
+            None => self.samples,
+        };
+        self.last == LastBatch::Short && self.batches() > 1 && !samples.is_multiple_of(self.batch)
     }
 
     /// Returns the largest share of a batch that one rank gets.
     pub fn rows(&self) -> usize {
+        let buckets = self.buckets.as_ref().map_or(1, |buckets| buckets.samples().len());
+        (0..buckets).map(|bucket| self.rows_of(bucket)).max().unwrap_or(0)
+    }
+
+    /// Returns the largest share that one rank gets of a batch of this bucket.
+    pub fn rows_of(&self, bucket: usize) -> usize {
+        let samples = self.buckets.as_ref().map_or(self.samples, |buckets| buckets.samples()[bucket]);
         let batch = match self.last {
-            LastBatch::Short => self.batch.min(self.samples),
+            LastBatch::Drop if samples < self.batch => 0,
+            LastBatch::Pad if samples == 0 => 0,
+            LastBatch::Short => self.batch.min(samples),
             LastBatch::Drop | LastBatch::Pad => self.batch,
         };
         usize::try_from(batch.div_ceil(self.world)).unwrap_or(usize::MAX)
     }
 
+    /// Returns the samples from which a global batch is cut, and its number among the batches of these samples.
+    fn section(&self, batch: u32) -> (Section, u64) {
+        match &self.buckets {
+            None => (Section { first: 0, samples: self.samples }, batch.into()),
+            Some(buckets) => {
+                let (bucket, number) = buckets.of_batch(batch);
+                (Section { first: buckets.first(bucket), samples: buckets.samples()[bucket] }, number)
+            }
+        }
+    }
+
     /// Returns the positions in the epoch's order that form this rank's share of global batch `batch`. Positions past
     /// the end wrap (padding).
-    fn share(&self, batch: u64) -> std::ops::Range<u64> {
-        let start = batch * self.batch;
+    fn share(&self, batch: u32) -> impl Iterator<Item = u64> {
+        let (Section { first, samples }, number) = self.section(batch);
+        let start = number * self.batch;
         let size = match self.last {
-            LastBatch::Short => self.batch.min(self.samples - start),
+            LastBatch::Short => self.batch.min(samples - start),
             LastBatch::Drop | LastBatch::Pad => self.batch,
         };
         let part = |rank: u64| start + (u128::from(size) * u128::from(rank) / u128::from(self.world)) as u64;
-        part(self.rank)..part(self.rank + 1)
+        (part(self.rank)..part(self.rank + 1)).map(move |at| first + at % samples)
     }
 }
 
@@ -80,13 +136,17 @@ pub struct EpochOrder {
 impl EpochOrder {
     /// Makes the order of an epoch. Fails if the system refuses memory.
     pub fn new(walks: &Walks, epoch: u32, cut: EpochCut) -> io::Result<Self> {
-        Ok(Self { cut, ids: walks.sample_ids(epoch)? })
+        let ids = walks.sample_ids(epoch)?;
+        let ids = match &cut.buckets {
+            Some(buckets) => buckets.sorted(&ids)?,
+            None => ids,
+        };
+        Ok(Self { cut, ids })
     }
 
     /// Returns the sample ids of this rank's share of global batch `batch`.
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
-        let samples = self.ids.len() as u64;
-        self.cut.share(u64::from(batch)).map(|at| self.ids[(at % samples) as usize]).collect()
+        self.cut.share(batch).map(|at| self.ids[at as usize]).collect()
     }
 }
 
@@ -120,7 +180,7 @@ impl Orders {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
             return Ok(order.sample_ids(id.batch));
         }
-        let order = Arc::new(EpochOrder::new(&self.walks, id.epoch, self.cut)?);
+        let order = Arc::new(EpochOrder::new(&self.walks, id.epoch, self.cut.clone())?);
         self.keep(id.epoch, order.clone(), current);
         Ok(order.sample_ids(id.batch))
     }

@@ -3,8 +3,9 @@
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
-//! epochs, and of version 3, which lack the portions of a mix, can still be read: runs of the first two shuffle, and no
-//! run of the three has a mix. Epochs and batches count from 0.
+//! epochs, of version 3, which lack the portions of a mix, and of version 4, which have one pipeline, can still be
+//! read: runs of the first two shuffle, no run of the first three has a mix, and none of the four has buckets. Epochs
+//! and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -27,7 +28,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -60,8 +61,8 @@ pub struct PlannedRun {
     pub rank: u32,
     /// Number of ranks.
     pub world: u32,
-    /// Pipeline that prepared every sample.
-    pub pipeline: Pipeline,
+    /// Pipeline of each bucket: one, unless the run has several buckets. Before version 5, there was always one.
+    pub pipelines: Vec<Pipeline>,
     /// Treatment of corrupt samples.
     pub policy: CorruptPolicy,
     /// Whether the run shuffles its epochs; recorded since version 3.
@@ -74,6 +75,8 @@ pub struct PlannedRun {
 type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 /// The fields of [`PlannedRun`] in version 2. Version 3 adds whether the run shuffles its epochs.
 type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
+/// The fields of [`PlannedRun`] in version 4.
+type FourthRun = (SecondRun, bool, Vec<Portion>);
 
 /// Why a plan is invalid, or not for this run.
 #[derive(Debug, thiserror::Error)]
@@ -170,15 +173,15 @@ impl Plan {
     }
 
     fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
-        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle| PlannedRun {
+        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle, portions| PlannedRun {
             strategy,
             last,
             rank,
             world,
-            pipeline,
+            pipelines: vec![pipeline],
             policy,
             shuffle,
-            portions: Vec::new(),
+            portions,
         };
         let (first, run, used): (FirstBody, Option<PlannedRun>, usize) = match version {
             1 => {
@@ -187,11 +190,15 @@ impl Plan {
             }
             2 => {
                 let ((first, run), used): ((_, Option<SecondRun>), _) = decoded(body)?;
-                (first, run.map(|run| earlier(run, true)), used)
+                (first, run.map(|run| earlier(run, true, Vec::new())), used)
             }
             3 => {
                 let ((first, run), used): ((_, Option<(SecondRun, bool)>), _) = decoded(body)?;
-                (first, run.map(|(run, shuffle)| earlier(run, shuffle)), used)
+                (first, run.map(|(run, shuffle)| earlier(run, shuffle, Vec::new())), used)
+            }
+            4 => {
+                let ((first, run), used): ((_, Option<FourthRun>), _) = decoded(body)?;
+                (first, run.map(|(run, shuffle, portions)| earlier(run, shuffle, portions)), used)
             }
             _ => return decoded(body),
         };
@@ -205,9 +212,9 @@ impl Plan {
     }
 
     /// Returns the plan of a run that has delivered nothing.
-    pub(crate) fn empty(
+    pub(crate) fn empty<'p>(
         (seed, shuffle, strategy): (u64, bool, Strategy),
-        program: &Program,
+        programs: impl Iterator<Item = &'p Program>,
         dataset: &Identity,
         cut: &EpochCut,
         portions: &[Portion],
@@ -215,6 +222,7 @@ impl Plan {
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
         let (rank, world) = (cut.rank as u32, cut.world as u32);
+        let programs: Vec<&Program> = programs.collect();
         Self {
             seed,
             dataset: *dataset.as_bytes(),
@@ -227,8 +235,8 @@ impl Plan {
                 last: cut.last,
                 rank,
                 world,
-                pipeline: program.pipeline.clone(),
-                policy: program.policy,
+                policy: programs[0].policy,
+                pipelines: programs.iter().map(|program| program.pipeline.clone()).collect(),
                 shuffle,
                 portions: portions.to_vec(),
             }),
@@ -262,8 +270,8 @@ impl Plan {
             ("last batch", debug(&recorded.last, &actual.last))
         } else if recorded.policy != actual.policy {
             ("policy", debug(&recorded.policy, &actual.policy))
-        } else if recorded.pipeline != actual.pipeline {
-            ("pipeline", debug(&recorded.pipeline, &actual.pipeline))
+        } else if recorded.pipelines != actual.pipelines {
+            ("pipelines", debug(&recorded.pipelines, &actual.pipelines))
         } else {
             return Ok(());
         };

@@ -2,6 +2,7 @@
 
 use crate::delivery::SlotTable;
 use crate::engine::Engine;
+use crate::error::LoaderError;
 use crate::report::Report;
 use crate::state::LoaderState;
 use ddlp_dataset::Silence;
@@ -90,6 +91,15 @@ impl ProgressHandle {
             delivered: core.schedule.delivered(),
             ..self.fresh.clone()
         }
+    }
+
+    /// Checks that the run can go on at a state, as [`Loader::go_to`](crate::Loader::go_to) does before it moves.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::State`] if the state is of another run.
+    pub fn check(&self, state: &LoaderState) -> Result<(), LoaderError> {
+        state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)
     }
 
     /// Returns the figures of the run up to now.

@@ -1,17 +1,17 @@
 //! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
 
+use crate::bucket::Bucket;
 use crate::builder::LoaderBuilder;
 use crate::delivery::SlotTable;
 use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
 use crate::error::{DriveError, LoaderError};
 use crate::fetch;
-use crate::image_output::ImageOutput;
 use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
 use crate::opening::open_dataset;
 use crate::options::LoaderOptions;
-use crate::order::{EpochCut, Portion, Walks, portions_of};
+use crate::order::{Buckets, EpochCut, Portion, Walks, portions_of};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
@@ -19,13 +19,15 @@ use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
 use crate::threads::ThreadShares;
 use ddlp_csd::memory;
-use ddlp_csd::program::{DriveProgram, Program};
+use ddlp_csd::program::{CorruptPolicy, DriveProgram};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Dataset, MixPart, RESIDENT_BYTES_MAX, Resident, SampleFields};
+use ddlp_dataset::{Dataset, ImageSize, MixPart, RESIDENT_BYTES_MAX, Resident, SampleFields, image_sizes};
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
+use ddlp_pixels::{SIZE, Shape};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time for which another run that has just ended may still hold a drive behind the kernel, and the interval between
@@ -37,6 +39,10 @@ const HELD_LOOK: Duration = Duration::from_millis(50);
 const LOCAL_SLOTS: u32 = 16;
 /// Share of the memory beside the buffers that the slots of local drives may take by default.
 const LOCAL_SLOTS_SHARE: u64 = 8;
+
+/// Why drives and a function for each sample exclude each other.
+const NO_DRIVE_CALLS: &str = "drives cannot call the function `per_sample`, which runs in this process alone: leave \
+     `drives` out or choose `strategy=\"cpu\"`, or call the function on the loader's batches";
 
 /// Datasets of a mix that the report names.
 const PARTS_NAMED: usize = 8;
@@ -51,15 +57,17 @@ pub(crate) struct RunSetup {
     pub beside: SampleFields,
     /// This machine, as drives know it.
     host: Host,
-    pub program: Program,
-    /// How images are delivered.
-    pub images: ImageOutput,
+    /// Buckets of the samples, at least one.
+    pub buckets: Vec<Bucket>,
+    /// Sizes of the dataset's images; empty if no field needs them.
+    pub sizes: Vec<ImageSize>,
     /// How batches are mixed, if they are.
     pub mixing: Option<Mixing>,
     pub walks: Arc<Walks>,
     pub cut: EpochCut,
     pub batches: u32,
-    pub layout: SlotLayout,
+    /// Least size of a drive's slots.
+    pub slot_bytes: usize,
     pub expected: Expected,
     pub fresh: LoaderState,
     pub first_epoch: u32,
@@ -88,38 +96,45 @@ impl RunSetup {
     pub fn new(builder: &LoaderBuilder) -> Result<Self, LoaderError> {
         let options = &builder.options;
         let host = builder.host.clone().map_or_else(|| options.host(), Ok)?;
-        let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
+        let shapes = options.shapes()?;
+        if builder.per_sample.is_some() && !options.drives_taking_part().is_empty() {
+            return Err(LoaderError::Options(NO_DRIVE_CALLS.into()));
+        }
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
             (None, Some(path)) => open_dataset(path, &host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
-        let mut beside = match &options.fields {
-            Some(path) => SampleFields::read(path, &*dataset)?,
-            None => SampleFields::default(),
+        let mut beside = match (&builder.table, &options.fields) {
+            (Some(table), _) => SampleFields::from_table(table, &*dataset)?,
+            (None, Some(path)) => SampleFields::read(path, &*dataset)?,
+            (None, None) => SampleFields::default(),
         };
         for (field, values) in &builder.fields {
             beside.add(dataset.len(), field.clone(), values.clone())?;
         }
-        let (walks, cut) = epochs_of(options, &*dataset)?;
+        let mut sizes = sizes_of(builder, &*dataset)?;
+        let (walks, cut) = epochs_of(options, &*dataset, &shapes, &sizes)?;
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
-        let rows = cut.rows();
-        let layout = SlotLayout::new(rows, shape).ok_or_else(|| {
-            LoaderError::Options(format!(
-                "a batch of {rows} samples of {shape} values is too large for a slot: use a smaller `batch_size`"
-            ))
-        })?;
-        let images = ImageOutput::new(options, shape);
-        let mixing = Mixing::new(options, shape, beside.classes().unwrap_or_else(|| dataset.classes()))?;
-        let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, images.row_bytes()) as u64);
-        let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
+        let slot_bytes = slot_bytes(&cut, &shapes)?;
+        let mixing = Mixing::new(options, beside.classes().unwrap_or_else(|| dataset.classes()))?;
+        let pipelines = options.pipelines().iter();
+        let buckets = pipelines.map(|pipeline| Bucket::new(options, pipeline, mixing.as_ref(), &beside));
+        let buckets = buckets.collect::<Result<Vec<_>, _>>().map_err(LoaderError::Pipeline)?;
+        if options.pipelines()[0].has_canvas() {
+            check_canvas(&beside)?;
+        } else {
+            sizes = Vec::new();
+        }
+        let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, &buckets) as u64);
         let fresh = LoaderState {
             version: STATE_VERSION,
             seed: options.seed,
             shuffle: options.shuffle,
             dataset: dataset.identity().to_string(),
-            program: blake3::hash(&program.state_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
-            pipeline: Some(options.pipeline.clone()),
+            program: program_digest(&buckets, &cut)?,
+            pipeline: options.buckets.is_empty().then(|| options.pipeline.clone()),
+            buckets: options.buckets.clone(),
             policy: Some(options.policy),
             epochs: options.epochs,
             epoch_samples: cut.samples,
@@ -133,23 +148,27 @@ impl RunSetup {
         };
         let expected = Expected {
             dataset: *dataset.identity().as_bytes(),
-            program: DriveProgram::new(program.clone(), dataset.decoders()),
-            slot_bytes: layout.total_bytes,
+            programs: buckets
+                .iter()
+                .map(|bucket| DriveProgram::new(bucket.program.clone(), dataset.decoders()))
+                .collect(),
+            slot_bytes,
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
-        let slot_room =
-            available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives_taking_part().len().max(1) as u64;
+        // Each process of this machine starts as many local drives.
+        let local_drives = options.drives_taking_part().len().max(1) as u64 * u64::from(options.local_world_size);
+        let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / local_drives;
         let setup = Self {
             dataset,
             beside,
             host,
-            program,
-            images,
+            buckets,
+            sizes,
             mixing,
             walks,
             cut,
             batches,
-            layout,
+            slot_bytes,
             expected,
             fresh,
             first_epoch: 0,
@@ -191,7 +210,7 @@ impl RunSetup {
             let is_read = match spec {
                 DriveSpec::Local(local) => {
                     let slots = self.local_slots(builder, &local);
-                    let bytes = u64::from(slots).saturating_mul(self.layout.total_bytes as u64);
+                    let bytes = u64::from(slots).saturating_mul(self.slot_bytes as u64);
                     // A file's pages make room when it is needed.
                     if !matches!(local.results, LocalResults::File(_)) {
                         need.add(bytes, format!("{slots} result slots of drive {name}"));
@@ -200,8 +219,8 @@ impl RunSetup {
                 }
                 DriveSpec::Remote(_) | DriveSpec::Auto => true,
             };
-            if is_read && !self.images.is_as_prepared() {
-                need.add(self.layout.total_bytes as u64, format!("a batch of pixels that drive {name} made"));
+            if is_read && !self.buckets[0].images.is_as_prepared() {
+                need.add(self.slot_bytes as u64, format!("a batch of pixels that drive {name} made"));
             }
         }
         need
@@ -216,7 +235,14 @@ impl RunSetup {
         if let Some(plan) = &builder.options.replay {
             let LoaderOptions { seed, shuffle, strategy, .. } = builder.options;
             let (order, dataset) = ((seed, shuffle, strategy), self.dataset.identity());
-            let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.walks.portions(), self.batches);
+            let task = Plan::empty(
+                order,
+                self.buckets.iter().map(|bucket| &bucket.program),
+                &dataset,
+                &self.cut,
+                self.walks.portions(),
+                self.batches,
+            );
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)
@@ -244,6 +270,20 @@ impl RunSetup {
                 "{} left out: outside the class folders, or without an image's extension (`ddlp inspect` lists them)",
                 counted(files, "file")
             )),
+        }
+        if let Some(hidden) = self.dataset.classes().iter().find(|class| class.starts_with('.')) {
+            let note =
+                format!("the hidden folder {hidden} is a class, as torchvision counts: move it away if it is none");
+            tracing::warn!("{note}");
+            recorder.note(note);
+        }
+        if let Some(note) = note_of_rejected(&*self.dataset, options.policy) {
+            tracing::warn!("{note}");
+            recorder.note(note);
+        }
+        if let Some(note) = note_of_labels(&*self.dataset, &self.beside) {
+            tracing::warn!("{note}");
+            recorder.note(note);
         }
         recorder
     }
@@ -296,7 +336,7 @@ impl RunSetup {
             Some(link)
         };
         let slots = link.as_ref().map_or(0, |link| link.identity.slots);
-        let slots = Arc::new(SlotTable::remote(slots, self.layout.total_bytes));
+        let slots = Arc::new(SlotTable::remote(slots, self.slot_bytes));
         Ok(OpenDrive { name: address.to_string(), endpoint, link, slots })
     }
 
@@ -304,7 +344,7 @@ impl RunSetup {
         let slots = self.local_slots(builder, local);
         let path = builder.options.dataset.as_ref().expect("checked with the options");
         let threads = ThreadShares::of(&builder.options).of_drive(local);
-        let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.layout.total_bytes)
+        let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.slot_bytes)
             .map_err(|error| DriveError::new(error.to_string(), error))?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| DriveError::new(error.to_string(), error))?;
@@ -331,7 +371,7 @@ impl RunSetup {
         if let Some(slots) = drive.slots {
             return slots;
         }
-        let fitting = u32::try_from(self.slot_room / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
+        let fitting = u32::try_from(self.slot_room / self.slot_bytes as u64).unwrap_or(u32::MAX);
         let options = &builder.options;
         let spare = options.drive_depth as u32 + 1;
         let useful = match options.strategy {
@@ -350,7 +390,12 @@ impl RunSetup {
 }
 
 /// Returns the samples of every epoch, and how an epoch is cut into batches.
-fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walks>, EpochCut), LoaderError> {
+fn epochs_of(
+    options: &LoaderOptions,
+    dataset: &dyn Dataset,
+    shapes: &[Shape],
+    sizes: &[ImageSize],
+) -> Result<(Arc<Walks>, EpochCut), LoaderError> {
     let samples = options.epoch_samples.unwrap_or(dataset.len());
     if samples == 0 || dataset.is_empty() {
         return Err(LoaderError::Options("the epoch has no samples".into()));
@@ -363,17 +408,17 @@ fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walk
             return Err(LoaderError::Options(format!("{what} has {samples} samples, but at most {most} are possible")));
         }
     }
-    let cut = EpochCut {
-        samples,
-        batch: options.batch_size as u64,
-        last: options.last,
-        rank: u64::from(options.rank),
-        world: u64::from(options.world_size),
+    let (batch, last) = (options.batch_size as u64, options.last);
+    let buckets = match shapes {
+        [_] => None,
+        shapes => Some(Arc::new(Buckets::new(sizes, samples, shapes, batch, last))),
     };
+    let (rank, world) = (u64::from(options.rank), u64::from(options.world_size));
+    let cut = EpochCut { samples, batch, last, rank, world, buckets };
     if cut.batches() == 0 {
+        let of = if cut.buckets.is_some() { " of one bucket" } else { "" };
         return Err(LoaderError::Options(format!(
-            "an epoch of {samples} samples has no whole batch of {}, and the last batch is dropped",
-            cut.batch
+            "an epoch of {samples} samples has no whole batch of {batch}{of}, and the last batch is dropped"
         )));
     }
     let seed = options.shuffle.then_some(options.seed);
@@ -383,6 +428,66 @@ fn epochs_of(options: &LoaderOptions, dataset: &dyn Dataset) -> Result<(Arc<Walk
         Walks::of_mix(seed, portions_of(&parts, samples).map_err(LoaderError::Options)?)
     };
     Ok((Arc::new(walks), cut))
+}
+
+/// Reads the sizes of a dataset's images, if buckets or canvases need them.
+fn sizes_of(builder: &LoaderBuilder, dataset: &dyn Dataset) -> Result<Vec<ImageSize>, LoaderError> {
+    let options = &builder.options;
+    if options.buckets.len() < 2 && !options.pipelines()[0].has_canvas() {
+        return Ok(Vec::new());
+    }
+    if options.buckets.len() > 1 && !dataset.parts().is_empty() {
+        let message = "several pipelines (`buckets`) cannot be used with a mix: which samples an epoch takes of its \
+                       datasets differs from epoch to epoch, and so would the number of batches";
+        return Err(LoaderError::Options(message.into()));
+    }
+    let begun = Instant::now();
+    let upright = options.pipelines()[0].exif_orientation;
+    let (threads, is_over) = (ThreadShares::of(options).cpu, || builder.given_up.load(Ordering::Relaxed));
+    let sizes = image_sizes(dataset, options.limits, upright, threads, &is_over).map_err(LoaderError::Unavailable)?;
+    let Some(sizes) = sizes else {
+        return Err(LoaderError::System { what: "the start of a run", source: io::ErrorKind::Interrupted.into() });
+    };
+    let (images, seconds) = (counted(sizes.len() as u64, "image"), begun.elapsed().as_secs_f64());
+    tracing::info!("reading the sizes of {images} took {seconds:.1} s");
+    Ok(sizes)
+}
+
+/// Checks what cannot go with images on canvases.
+fn check_canvas(beside: &SampleFields) -> Result<(), LoaderError> {
+    if beside.position(SIZE).is_none() {
+        return Ok(());
+    }
+    let message = "`fields` has a field with the name size, but that name belongs to the sizes that images have on the \
+                   canvases of PadTo: choose another one";
+    Err(LoaderError::Options(message.into()))
+}
+
+/// Returns the bytes of a slot that has room for each batch.
+fn slot_bytes(cut: &EpochCut, shapes: &[Shape]) -> Result<usize, LoaderError> {
+    let bytes = |(bucket, &shape): (usize, &Shape)| {
+        let rows = cut.rows_of(bucket);
+        SlotLayout::new(rows, shape).map(|layout| layout.total_bytes).ok_or_else(|| {
+            LoaderError::Options(format!(
+                "a batch of {rows} samples of {shape} values is too large for a slot: use a smaller `batch_size`"
+            ))
+        })
+    };
+    let most = shapes.iter().enumerate().filter(|(bucket, _)| cut.rows_of(*bucket) > 0).map(bytes);
+    most.reduce(|most, bytes| Ok(most?.max(bytes?))).expect("a bucket has samples")
+}
+
+/// Returns the digest by which states identify pipelines, limits and policy, and the samples of each bucket.
+fn program_digest(buckets: &[Bucket], cut: &EpochCut) -> Result<String, LoaderError> {
+    let mut hasher = blake3::Hasher::new();
+    for bucket in buckets {
+        hasher.update(&bucket.program.state_bytes().map_err(LoaderError::Program)?);
+    }
+    // The dataset's identity says nothing of the sizes of images in files.
+    if let Some(buckets) = &cut.buckets {
+        hasher.update(buckets.of_sample());
+    }
+    Ok(hasher.finalize().to_hex()[..32].to_string())
 }
 
 /// Says in words what an epoch takes of each dataset of a mix; nothing for any other dataset.
@@ -396,6 +501,29 @@ fn note_of_mix(parts: &[MixPart], portions: &[Portion]) -> Option<String> {
         named.push(format!("{} more", parts.len() - PARTS_NAMED));
     }
     (!parts.is_empty()).then(|| format!("each epoch takes samples of {}", named.join(", ")))
+}
+
+/// Says that a run under the policy `fail` will meet samples that were rejected when the dataset was packed. Returns
+/// `None` for another policy, or if the dataset knows of no rejected sample.
+pub fn note_of_rejected(dataset: &dyn Dataset, policy: CorruptPolicy) -> Option<String> {
+    let rejected = dataset.rejected();
+    let were = if rejected == 1 { "1 sample was".to_owned() } else { format!("{rejected} samples were") };
+    (rejected > 0 && policy == CorruptPolicy::Fail).then(|| {
+        format!(
+            "{were} rejected when the dataset was packed: the run ends at the first of them, unless `policy` is skip \
+             or replace (`ddlp inspect` lists them)"
+        )
+    })
+}
+
+/// Says that no label of a run tells anything. Returns `None` if the dataset has labels, or there are fields beside it.
+fn note_of_labels(dataset: &dyn Dataset, beside: &SampleFields) -> Option<String> {
+    // Other sources may have to read each sample for its label.
+    let knows_labels = matches!(dataset.kind(), "folder" | "tar" | "pack");
+    let has_labels = !dataset.classes().is_empty() || !beside.is_empty() || !knows_labels;
+    (!has_labels && (0..dataset.len()).all(|index| dataset.label(index) == 0)).then(|| {
+        "every label is 0, since the dataset has neither labels nor classes: `fields` names a file of labels".into()
+    })
 }
 
 /// Formats a number with its noun.

@@ -25,9 +25,12 @@ pub struct LoaderState {
     pub dataset: String,
     /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
     pub program: String,
-    /// Pipeline of the run.
+    /// Pipeline of the run; `None` if it has buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
+    /// Pipelines of the run's buckets; empty if it has one pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<Pipeline>,
     /// What happens to a corrupt sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<CorruptPolicy>,
@@ -80,8 +83,8 @@ pub enum StateError {
     },
     /// Taken from a run that prepares samples in another way.
     #[error(
-        "the state was saved with another pipeline or corrupt-sample policy: a run resumes only with those that it \
-         began with"
+        "the state was saved with another pipeline or corrupt-sample policy, or with images of other sizes in its \
+         buckets: a run resumes only with those that it began with"
     )]
     OtherProgram,
     /// A batch number is out of range, repeated, or out of order.
@@ -156,19 +159,34 @@ impl LoaderState {
             return Err(StateError::Batches { epoch: self.epoch });
         }
         let is_prefix = self.delivered.last().is_none_or(|&last| last as usize + 1 == self.delivered.len());
-        if self.world != fresh.world && !is_prefix {
+        // Each rank may have delivered other batches, unless all deliver in order.
+        let is_common = self.world == 1 || matches!(self.strategy, Strategy::Ordered | Strategy::Cpu);
+        if self.world != fresh.world && !self.delivered.is_empty() && !(is_prefix && is_common) {
             return Err(StateError::Ranks { saved: self.world, actual: fresh.world, strategy: self.strategy });
         }
         Ok(())
     }
 
+    /// Returns the pipelines of the run's buckets: one pipeline, unless it has several buckets. `None` in a state of an
+    /// earlier build that records no pipeline.
+    pub fn pipelines(&self) -> Option<Vec<Pipeline>> {
+        match (&self.pipeline, &self.buckets[..]) {
+            (None, []) => None,
+            (Some(pipeline), _) => Some(vec![pipeline.clone()]),
+            (None, buckets) => Some(buckets.to_vec()),
+        }
+    }
+
     /// Returns the differences to a run that would save `fresh` at its start.
     fn differences(&self, fresh: &Self) -> Vec<Difference> {
         let number = |number: u64| Some(number.to_string());
-        let last = |last: LastBatch| Some(format!("{last:?}"));
-        let pipeline =
-            |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.operations));
-        let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
+        let last = |last: LastBatch| Some(format!("{last:?}").to_lowercase());
+        let pipeline = |state: &Self| {
+            // As a pipeline's file spells operations, but in one line.
+            let described = |pipeline: &Pipeline| serde_json::to_string(&pipeline.operations).expect("plain data");
+            Some(state.pipelines()?.iter().map(described).collect::<Vec<_>>().join(" and "))
+        };
+        let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}").to_lowercase());
         let is_as_long = self.epoch_samples == fresh.epoch_samples;
         let portions = |state: &Self| is_as_long.then(|| described(&state.portions));
         let fields = [
@@ -178,7 +196,7 @@ impl LoaderState {
             ("epochs of", portions(self), portions(fresh)),
             ("batch size", number(self.batch_size), number(fresh.batch_size)),
             ("last batch", last(self.last), last(fresh.last)),
-            ("pipeline", pipeline(&self.pipeline), pipeline(&fresh.pipeline)),
+            ("pipeline", pipeline(self), pipeline(fresh)),
             ("corrupt-sample policy", policy(self.policy), policy(fresh.policy)),
         ];
         let differing = fields.into_iter().filter_map(|(field, saved, actual)| Some((field, saved?, actual?)));

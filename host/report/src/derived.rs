@@ -15,7 +15,7 @@ pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
     (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
 }
 
-/// Describes the most memory that the host allocated, and the result slots that it shares with drives.
+/// Describes the host's peak of allocated memory, and the result slots that it shares with drives.
 pub fn host_memory(report: &Report) -> String {
     let own = format!("{} MB allocated", text::figure(report.peak_memory_mb));
     if report.slot_memory_mb > 0.0 {
@@ -25,13 +25,13 @@ pub fn host_memory(report: &Report) -> String {
     }
 }
 
-/// Describes the bytes that the host's CPU prong read of samples; `None` if it read nothing.
+/// Describes how many bytes of samples the host's CPU prong read; `None` if the prong read nothing.
 pub fn host_read(report: &Report) -> Option<String> {
     (report.read_mb > 0.0).then(|| read_text(report.read_mb, report.read_blocks_mb, report.read_samples_mb))
 }
 
-/// Describes bytes that were read of samples, and their share of all bytes of these samples. All
-/// arguments are in units of 10⁶ bytes.
+/// Describes how many bytes of samples were read, and their share of all bytes of these samples. All arguments are in
+/// units of 10⁶ bytes.
 pub fn read_text(read_mb: f64, blocks_mb: Option<f64>, samples_mb: f64) -> String {
     let share = |mb: f64| if samples_mb > 0.0 { format!(" ({:.1} %)", mb / samples_mb * 100.0) } else { String::new() };
     let (exact, all) = (text::figure(read_mb), text::figure(samples_mb));

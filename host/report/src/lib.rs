@@ -133,16 +133,16 @@ fn tiles(page: &mut String, report: &Report) {
     tile(page, Some((text::percent(waited), "")), "of the time the consumer waited");
     let what = match report.accelerator_utilisation {
         Some(_) => "accelerator busy (simulated by --step-ms)",
-        None => "accelerator busy: known only where --step-ms simulates one",
+        None => "accelerator busy: known only with --step-ms",
     };
     tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), what);
     let cpu = host_cpu_s_per_1000_images(report);
     tile(page, cpu.map(|cpu| (text::seconds(cpu), "")), "host CPU time per 1,000 images");
     let slots = match report.slot_memory_mb {
         mb if mb > 0.0 => {
-            format!("most memory allocated by the host; {} MB of result slots shared with drives", text::figure(mb))
+            format!("peak memory allocated by the host; {} MB of result slots shared with drives", text::figure(mb))
         }
-        _ => "most memory allocated by the host".to_string(),
+        _ => "peak memory allocated by the host".to_string(),
     };
     tile(page, Some((text::figure(report.peak_memory_mb), "MB")), &slots);
     let what = match report.host_energy_j {
@@ -217,8 +217,8 @@ fn time_line(page: &mut String, report: &Report) {
     page.push_str(way_through_epoch(report));
     if report.epochs.len() > 1 {
         page.push_str(
-            " An epoch's label stands where the consumer asks for its first batch; prongs begin an epoch while \
-             batches of the epoch before it are being delivered, so its first bars stand left of its label.",
+            " An epoch's label stands where the consumer asks for the epoch's first batch. Prongs begin an epoch while \
+             batches of the epoch before are still being delivered, so an epoch's first bars stand left of its label.",
         );
     }
     page.push_str("</p>\n");
@@ -247,7 +247,7 @@ fn time_line(page: &mut String, report: &Report) {
         "<span id=\"range\"></span></div>\n\
          <p class=\"details\" id=\"details\" role=\"status\" data-help=\"{help}\">{help}</p>"
     );
-    canvas(page, "timeline", "Time line: batches in the work of each prong, deliveries, and waits of the consumer");
+    canvas(page, "timeline", "Time line: batches that each prong prepares, deliveries, and waits of the consumer");
     if report.timeline.kept_every > 1 {
         let _ = writeln!(page, "<p>One batch in {} is drawn.</p>", text::count(report.timeline.kept_every as u64));
     }

@@ -44,7 +44,8 @@
   // Returns round values between `from` and `to`, about `wanted` of them.
   function ticks(from, to, wanted) {
     const step = roundStep((to - from) / wanted), out = [];
-    for (let n = Math.ceil(from / step - 1e-9); n * step <= to * (1 + 1e-12); n++) out.push(n * step);
+    // The sum with 0 makes 0 of -0, which would be written with its sign.
+    for (let n = Math.ceil(from / step - 1e-9); n * step <= to * (1 + 1e-12); n++) out.push(n * step + 0);
     return out;
   }
 
@@ -338,8 +339,9 @@
         (spans.used[span] ? "" : ", not used") +
         (at === undefined ? "" : ", delivered at " + seconds(deliveries.at_s[at])));
     }
-    const column = Math.floor((cursor.at - view.from) / (view.to - view.from) * columns);
-    if (column >= 0 && column < columns) {
+    if (cursor.at >= view.from && cursor.at <= view.to) {
+      // The end of the view belongs to its last column.
+      const column = Math.min(columns - 1, Math.floor((cursor.at - view.from) / (view.to - view.from) * columns));
       const rates = made.map((figures, prong) => nameOf(prong) + " " + figure(figures[column]));
       rates.push("delivered " + figure(delivered[column]));
       said.push("at " + seconds(cursor.at) + ", images/s: " + rates.join(", "));
@@ -425,11 +427,12 @@
       drag = { from: timeAt(event), to: timeAt(event) };
       canvas.setPointerCapture?.(event.pointerId);
     });
-    canvas.addEventListener("pointerup", () => {
+    canvas.addEventListener("pointerup", (event) => {
       const [from, to] = drag ? [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)] : [0, 0];
       drag = null;
       if (to - from > (view.to - view.from) / 100) show(from, to);
-      soon();
+      // The pointer is now at another moment.
+      point(event);
     });
     canvas.addEventListener("pointercancel", () => { drag = null; soon(); });
     canvas.addEventListener("pointerleave", () => { cursor = null; soon(); });

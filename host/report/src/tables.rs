@@ -21,8 +21,8 @@ const EPOCHS_MEANING: &str = "An epoch's time runs from the request for its firs
 /// Explains the figures of prongs.
 const PRONGS_MEANING: &str = "A prong is whoever prepares batches: the host's CPU, or one drive (a local one is \
     called csd). Images/s count only the time in which the prong is busy. The CPU's memory is what the loader's \
-    process has allocated, without program files and shared result slots; a drive's memory is what its agent has \
-    resident, slots included.";
+    process has allocated, without program files and shared result slots; a drive's memory is its agent's resident \
+    memory, slots included.";
 
 /// Writes all tables except [`prongs`], and only those that have rows.
 pub fn write(page: &mut String, report: &Report, context: &Context) {
@@ -132,7 +132,7 @@ fn stalls(page: &mut String, report: &Report) {
         ]
     });
     let table =
-        Table { heads: vec!["waited for", "epoch", "batch", "at", "for"], numbers_from: 1, rows: rows.collect() };
+        Table { heads: vec!["waited for", "epoch", "batch", "at", "how long"], numbers_from: 1, rows: rows.collect() };
     section(page, "Longest waits of the consumer", "", false, table.rows.len(), &table);
 }
 

@@ -158,7 +158,7 @@ fn figures_that_were_not_measured_are_unknown() {
     let mut report = run(1, 3);
     let page = render(&report, &Context::default());
     let energy = "<b class=\"unknown\">unknown</b><span>energy of the host&#39;s processors: no counter";
-    assert!(page.contains(energy) && page.contains("known only where --step-ms"));
+    assert!(page.contains(energy) && page.contains("known only with --step-ms"));
     report.host_energy_j = Some(41.5);
     let page = render(&report, &Context::default());
     assert!(page.contains("<b>41.5 <small>J</small></b><span>energy of the host&#39;s processors</span>"));

@@ -10,6 +10,7 @@ const pen = new Proxy({}, {
   get: (target, name) => target[name] ?? ((...values) => {
     drawn++;
     for (const value of values.flat()) assert(!Number.isNaN(value), `${String(name)}(${values})`);
+    if (name === "fillText") assert.notStrictEqual(values[0], "-0", "no tick is a negative zero");
   }),
   set: (target, name, value) => Reflect.set(target, name, value),
 });
@@ -57,9 +58,10 @@ assert.match(details.textContent, /at \S+ (ms|s|min)[^,·]*, images\/s: (\S.* \S
 timeline.fire("pointerdown", { clientX: middle, clientY: 50 });
 timeline.fire("pointermove", { clientX: middle + 200, clientY: 50 });
 settle();
-timeline.fire("pointerup");
+timeline.fire("pointerup", { clientX: middle + 200, clientY: 50 });
 settle();
 assert.notStrictEqual(range.textContent, "the whole run", "a drag zooms");
+assert.match(details.textContent, /images\/s: /, "after a drag, the details are of the moment under the pointer");
 timeline.fire("pointerleave");
 settle();
 assert.strictEqual(details.textContent, "help");
@@ -72,6 +74,9 @@ settle();
 if (run.deliveries.at_s.length) {
   assert(details.textContent.startsWith(`epoch ${run.deliveries.epoch[0]}, batch ${run.deliveries.batch[0]} by `));
   assert.match(details.textContent, /: delivered, \d+ images?/);
+  for (let times = 0; times < run.deliveries.at_s.length; times++) rates.fire("keydown", { key: "ArrowRight" });
+  settle();
+  assert.match(details.textContent, /images\/s: /, "the last delivery has rates, too");
 }
 for (const key of ["+", "+", "-"]) timeline.fire("keydown", { key });
 timeline.fire("keydown", { key: "ArrowRight", shiftKey: true });

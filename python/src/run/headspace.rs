@@ -3,6 +3,7 @@
 use super::{Kept, NoBatch, Run, RunState, locked};
 use crate::batch::Batch;
 use crate::errors;
+use crate::opening;
 use ddlp_host::Headspace;
 use ddlp_report::describe_headspace;
 use pyo3::prelude::*;
@@ -30,7 +31,7 @@ impl Run {
     }
 
     fn run_steps(&self, step: &Py<PyAny>, convert: &Py<PyAny>, time: Duration) -> Result<Headspace, NoBatch> {
-        let mut state = locked(&self.state);
+        let mut state = self.lock_state().map_err(NoBatch::Interrupted)?;
         let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
         let (ended, mut kept) = (RefCell::new(None), Kept::default());
         // What a step asks of the loader is answered as of the position to which the loader goes back.
@@ -52,8 +53,10 @@ impl Run {
         let measured = loader.headspace(time, train, go_on);
         *locked(&self.waits) = None;
         *locked(&self.measured_from) = None;
-        if self.closes.load(Ordering::Acquire) {
-            state.close();
+        let closing = if self.closes.load(Ordering::Acquire) { self.closing(&mut state) } else { None };
+        drop(state);
+        if let Some(closing) = closing {
+            Python::attach(|py| opening::elsewhere(py, || closing.end())).map_err(NoBatch::Interrupted)?;
         }
         match (measured, ended.into_inner()) {
             (_, Some(ended)) => Err(ended),

@@ -45,6 +45,7 @@ pub struct Program {
 
 /// Why bytes are not a program.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProgramError {
     /// Shorter than its framing, or the body is not as long as the framing says.
     #[error("program of {actual} bytes, {expected} expected")]

@@ -130,7 +130,7 @@ pub enum Unavailable {
         source: io::Error,
     },
     /// The sample had no file when the dataset was opened: a dangling link, or something that is not a regular file.
-    #[error("sample {name} is a dangling link or not a regular file: {}", .file.display())]
+    #[error("sample {name} has no file: {} does not exist, or is no regular file", .file.display())]
     NoFile {
         /// The sample.
         name: String,

@@ -3,16 +3,27 @@
 //! A field named `label` takes the place of the dataset's own labels. The drives know nothing of these fields: a batch
 //! gets them when it is complete, whoever prepared its images.
 
+mod column;
 mod csv;
+mod devkit;
+mod json;
+mod labels;
+mod rows;
+mod text;
 
+use crate::Dataset;
+use crate::shards::{ShardError, Shards, shard_paths};
 use ddlp_pixels::{DType, Field, FieldKind, IMAGE, LABEL};
-use std::path::PathBuf;
+use rows::Rows;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Largest number of fields.
 const FIELDS_MAX: usize = 1024;
 /// Largest number of bytes that the value of one sample may have.
 const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Column of a table with several labels of each sample.
+const LABELS: &str = "labels";
 
 /// Fields beside a dataset, with a value of each for every sample.
 #[derive(Clone, Debug, Default)]
@@ -28,44 +39,89 @@ struct Column {
     values: Arc<Vec<u8>>,
 }
 
-/// Reason why fields do not fit a dataset, or why a table cannot be read.
+/// Reason why fields do not fit a dataset, or why a file of fields cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldsError {
-    /// The table cannot be read, or is no table.
-    #[error("cannot read the table {}", .path.display())]
+    /// The file cannot be read, or is no table.
+    #[error("cannot read the fields in {}", .path.display())]
     Unreadable {
-        /// The table.
+        /// The file.
         path: PathBuf,
         /// What failed, and in which line.
         #[source]
         source: ::csv::Error,
     },
-    /// A line of the table cannot be used.
-    #[error("{}, line {line}: {what}", .path.display())]
-    Line {
-        /// The table.
+    /// A line of the file, or a row of the table, cannot be used.
+    #[error("{}, {unit} {row}: {what}", .path.display())]
+    Row {
+        /// The file.
         path: PathBuf,
-        /// Number of the line, from 1.
-        line: u64,
+        /// What the row is called.
+        unit: &'static str,
+        /// Number of the row: of a line from 1, of a row in memory from 0.
+        row: u64,
         /// What is wrong, and what to do.
         what: String,
     },
-    /// Some samples have no line in the table.
+    /// Some samples have no row in the table.
     #[error(
-        "{} has no line for {count} of the {samples} samples, such as {first}: its first column must name every sample \
-         as `ddlp inspect` does",
+        "{} has no {unit} for {count} of the {samples} samples, such as {first}: every sample needs one, by the name \
+         that `ddlp inspect` shows",
         .path.display()
     )]
     MissingSamples {
         /// The table.
         path: PathBuf,
-        /// Number of samples without a line.
+        /// What a row is called.
+        unit: &'static str,
+        /// Number of samples without a row.
         count: u64,
         /// Number of samples.
         samples: u64,
         /// Name of the first of them.
         first: String,
+    },
+    /// A text does not have one label for each sample.
+    #[error(
+        "{} has {labels} labels, but the dataset has {samples} samples: it must have the label of each sample, one a \
+         line, in the order of the dataset",
+        .path.display()
+    )]
+    Count {
+        /// The text.
+        path: PathBuf,
+        /// Number of labels.
+        labels: u64,
+        /// Number of samples.
+        samples: u64,
+    },
+    /// The classes of ImageNet's ground truth are unknown.
+    #[error(
+        "{} must say which classes the numbers of the ground truth are, but cannot be read ({what}): copy it from the \
+         development kit, where it lies beside the ground truth, or use LOC_val_solution.csv of Kaggle",
+        .path.display()
+    )]
+    Synsets {
+        /// The list of classes.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Shards have no numbers beside the images.
+    #[error("{} has no .json members, whose numbers would be fields", .path.display())]
+    NoMembers {
+        /// The shards.
+        path: PathBuf,
+    },
+    /// Shards, or the members beside the images, cannot be read.
+    #[error(transparent)]
+    Shards(#[from] ShardError),
+    /// The file is one that only the Python package reads.
+    #[error("{} is a Parquet file, which only ddlp.Loader in Python reads: write the table as .csv", .path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
     },
     /// A field cannot be added.
     #[error("field {name:?}: {what}")]
@@ -77,7 +133,82 @@ pub enum FieldsError {
     },
 }
 
+/// A table in memory, which gives fields beside a dataset as a table in a file does.
+#[derive(Clone, Debug, Default)]
+pub struct FieldTable {
+    /// Name for messages, such as the path of the file from which the table comes.
+    pub path: PathBuf,
+    /// Names of the samples.
+    pub names: Vec<String>,
+    /// Name of each other column, and its cells, as many as there are names. They are written as in a file of
+    /// comma-separated values: numbers in decimal, the numbers of a vector with spaces between them.
+    pub columns: Vec<(String, Vec<String>)>,
+}
+
 impl SampleFields {
+    /// Makes fields of a table in memory, by the rules of [`read`](Self::read) for tables.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldsError`] says in which row what is wrong, which sample has no row, or which column has not as many cells
+    /// as there are names.
+    pub fn from_table(table: &FieldTable, dataset: &dyn Dataset) -> Result<Self, FieldsError> {
+        let header = std::iter::once("").chain(table.columns.iter().map(|(name, _)| name.as_str()));
+        let rows = table.names.len();
+        if let Some((name, cells)) = table.columns.iter().find(|(_, cells)| cells.len() != rows) {
+            let what = format!("the column has {} cells, but the table has {rows} rows", cells.len());
+            return Err(FieldsError::Field { name: name.clone(), what });
+        }
+        let mut rows = Rows::new(&table.path, "row", dataset, header, 0)?;
+        for (at, name) in table.names.iter().enumerate() {
+            let cells: Vec<&str> = table.columns.iter().map(|(_, cells)| cells[at].as_str()).collect();
+            rows.take(at as u64, name, &cells)?;
+        }
+        rows.finish()
+    }
+
+    /// Reads fields from a file.
+    ///
+    /// - **A text** (`.txt`) has the label of each sample, one a line, in the order of the dataset. The numbers in
+    ///   `ILSVRC2012_validation_ground_truth.txt` are those of the development kit, whose `meta.mat` has to lie beside
+    ///   it: labels are then as the class folders of ImageNet's training images give them.
+    /// - **Tar shards** (a `.tar` or a folder of them), which may be the dataset itself, have a `.json` member beside
+    ///   each image. Each key whose value in the first of these members is a number or a list of numbers is a field;
+    ///   other keys are left out.
+    /// - **Any other file** is a table with comma-separated values. The first line names the columns. The first column
+    ///   names the sample, with or without the extension of its file; each other column is a field. Columns of whole
+    ///   numbers give int64, others float32. A cell may have several numbers, separated by spaces: the field is then a
+    ///   vector. Columns of numbers that have the same name are one field, too. Every sample needs a line; lines about
+    ///   other samples are left out. The labels are those of the column `label`, or the first words of the column
+    ///   `PredictionString`, as in Kaggle's `LOC_val_solution.csv`. The column `labels` has any number of labels,
+    ///   separated by spaces, or by `|` if the column contains one: the field has a float32 for each class, 1 for those
+    ///   of the sample and 0 for all others.
+    ///
+    /// Labels are class indices or names of classes. If the dataset has a class for each, names stand for its classes;
+    /// otherwise the names in the file are the classes, sorted byte by byte.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldsError`] says in which line what is wrong, or which sample has no line.
+    pub fn read(path: &Path, dataset: &dyn Dataset) -> Result<Self, FieldsError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("txt") => text::read(path, dataset),
+            Some("tar") => json::read(path, dataset),
+            _ if Shards::recognizes(path) => json::read(path, dataset),
+            Some("parquet") => Err(FieldsError::Parquet { path: path.into() }),
+            _ => csv::read(path, dataset),
+        }
+    }
+
+    /// Returns the files that [`read`](Self::read) reads at a path, as far as they exist.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        if path.is_dir() {
+            return shard_paths(path).unwrap_or_default();
+        }
+        let beside = text::reads_beside(path).map(|name| path.with_file_name(name));
+        std::iter::once(path.to_owned()).chain(beside).collect()
+    }
+
     /// Returns whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
@@ -120,9 +251,12 @@ impl SampleFields {
             return refused(format!("the value of a sample has more than {VALUE_BYTES_MAX} bytes"));
         }
         if values.len() as u64 != samples * field.bytes() as u64 {
-            let found = values.len();
             let needed = field.bytes();
-            return refused(format!("{found} bytes are given, but {samples} samples of {needed} bytes are needed"));
+            let given = match (values.len() / needed, values.len() % needed) {
+                (count, 0) => format!("{count} values are given"),
+                _ => format!("{} bytes are given, for values of {needed} bytes", values.len()),
+            };
+            return refused(format!("{given}, but the dataset has {samples} samples"));
         }
         self.columns.push(Column { field, values });
         Ok(())
@@ -138,7 +272,7 @@ impl SampleFields {
         self.fields().position(|field| field.name == name)
     }
 
-    /// Returns the names of the classes, if the labels come from a table that names them.
+    /// Returns the names of the classes, if the labels come from a file that names them.
     pub fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()
     }

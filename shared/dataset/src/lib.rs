@@ -2,7 +2,7 @@
 //!
 //! A [`Dataset`] is a fixed list of labelled samples in a fixed order, readable by index from many threads at once.
 //!
-//! - [`folder`]: an image folder, one folder per class, in torchvision's order.
+//! - [`folder`]: an image folder, one folder per class, in torchvision's order; or images alone.
 //! - [`cifar`]: CIFAR's binary files.
 //! - [`list`]: a list of image files with labels.
 //! - [`shards`]: WebDataset tar shards.
@@ -29,6 +29,7 @@ mod folders;
 mod forms;
 mod header;
 mod held;
+mod image_sizes;
 mod inputs;
 mod parallel;
 mod patience;
@@ -45,8 +46,9 @@ mod stamp;
 
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
-pub use fields::{FieldsError, SampleFields};
+pub use fields::{FieldTable, FieldsError, SampleFields};
 pub use header::Header;
+pub use image_sizes::{ImageSize, image_sizes};
 pub use inputs::is_input;
 pub use pack::PackFile;
 pub use patience::Patience;
@@ -286,7 +288,12 @@ pub trait Dataset: Send + Sync {
         0
     }
 
-    /// Returns the names of the first [`LISTED_MAX`](pack::LISTED_MAX) of these files.
+    /// Returns the number of samples that were rejected when they were packed, as far as is known without a read.
+    fn rejected(&self) -> u64 {
+        0
+    }
+
+    /// Returns the names of the first [`LISTED_MAX`](pack::LISTED_MAX) files that [`left_out`](Self::left_out) counts.
     fn left_out_names(&self) -> &[String] {
         &[]
     }

@@ -36,7 +36,7 @@ mod writer;
 pub use crate::forms::{PackOption, StoredForm};
 pub use broken::Broken;
 pub use file::PackFile;
-pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
+pub use format::{BLOCK_BYTES, FormatError, IndexPart, MAGIC};
 pub use options::{ENCODED, PackFormat, PackOptionError, PackOptions};
 pub use reader::Pack;
 pub use record::{IndexRecord, StoredVerdict};

@@ -317,6 +317,10 @@ impl Dataset for Resident {
         self.dataset.left_out()
     }
 
+    fn rejected(&self) -> u64 {
+        self.dataset.rejected()
+    }
+
     fn left_out_names(&self) -> &[String] {
         self.dataset.left_out_names()
     }

@@ -64,7 +64,8 @@ pub enum OpenError {
 /// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`,
 ///   a list of files by `.csv`, a mix of datasets by `.toml`.
 /// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
-///   files are read; tar shards if it holds `*.tar`; otherwise an image folder.
+///   files are read; tar shards if it holds `*.tar`; otherwise an image folder, which holds class folders, or images
+///   alone.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     let failed = |source| OpenError::Io { path: path.to_owned(), source };
     let status = fs::metadata(path).map_err(failed)?;

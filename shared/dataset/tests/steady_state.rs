@@ -1,9 +1,10 @@
-//! Reading samples into a reused buffer allocates nothing, nor does preparing pixels.
+//! Reading samples into a reused buffer allocates nothing, nor does preparing pixels. An open pack takes little memory
+//! for each sample.
 //!
 //! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
 use ddlp_dataset::pack::{PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Dataset, Drawn, Resident, SampleReader, StoredAt, open};
+use ddlp_dataset::{Dataset, Drawn, Header, Identity, Location, ReadError, Resident, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
@@ -91,4 +92,62 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     for dataset in [folder, list, cifar, shards, small, raw] {
         assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
+}
+
+/// Samples of one pixel.
+struct Pixels(u64);
+
+impl Dataset for Pixels {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn classes(&self) -> &[String] {
+        const { &[String::new(), String::new()] }
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        index as u32 % 2
+    }
+
+    fn name(&self, index: u64) -> String {
+        index.to_string()
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 3 }
+    }
+
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((1, 1), 0..3))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.copy_from_slice(&[1, 2, 3]);
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([1; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "pixels"
+    }
+}
+
+#[test]
+fn an_open_pack_of_1_3_million_samples_takes_at_most_64_mb() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes_of = |samples| {
+        let out = folder.path().join(format!("{samples}.ddlp"));
+        pack(&Pixels(samples), &out, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        allocations_of(|| assert_eq!(open(&out).unwrap().len(), samples)).bytes
+    };
+    // What opening allocates for each sample, without what it allocates for any pack.
+    let (few, many) = (40_000, 120_000);
+    let of_few = bytes_of(few);
+    let of_a_sample = (bytes_of(many) - of_few) as f64 / (many - few) as f64;
+    assert!(of_a_sample >= 36.0, "the records are counted: {of_a_sample}");
+    assert!(of_a_sample * 1.3e6 + of_few as f64 <= 64e6, "{of_a_sample} bytes a sample, {of_few} of {few}");
 }

@@ -66,10 +66,12 @@ pub(crate) fn read(mut server: impl Client) -> io::Result<Reading> {
         }
     }
     let answer = String::from_utf8_lossy(&answer);
-    match answer.split_once("\r\n\r\n") {
-        Some((head, page)) if head.split(' ').nth(1) == Some("200") => Ok(Reading::parse(page)),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer has no figures")),
-    }
+    let reading = match answer.split_once("\r\n\r\n") {
+        Some((head, page)) if head.split(' ').nth(1) == Some("200") => Some(Reading::parse(page)),
+        _ => None,
+    };
+    let reading = reading.filter(|reading| !reading.values.is_empty());
+    reading.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer has no figures of DDLP"))
 }
 
 /// Parses a line such as `ddlp_prong_images_total{prong="cpu"} 5.0`.
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_figures_is_an_error() {
-        for answer in ["HTTP/1.0 404 Not Found\r\n\r\nddlp_a 1", "hello", ""] {
+        for answer in ["HTTP/1.0 404 Not Found\r\n\r\nddlp_a 1", "HTTP/1.0 200 OK\r\n\r\nother_a 1\n", "hello", ""] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let server = std::thread::spawn(move || {

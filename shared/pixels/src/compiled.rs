@@ -2,7 +2,7 @@
 
 use crate::draw::{Draw, Rng, Words};
 use crate::error::PixelError;
-use crate::ops::{Effects, Operation};
+use crate::ops::{Effect, Effects, Operation};
 use crate::pipeline::{Pipeline, PipelineError, Shape};
 
 /// A valid pipeline, compiled. A worker compiles a pipeline once and then draws from it for each sample.
@@ -11,6 +11,7 @@ pub struct CompiledPipeline {
     pairs: Vec<Pair>,
     turns: bool,
     output: Shape,
+    has_canvas: bool,
 }
 
 /// Two operations that follow each other: their random words are made together, in the time that one takes.
@@ -37,7 +38,20 @@ impl CompiledPipeline {
         // Operations are large: no room for more of them than there are.
         let mut pairs = Vec::with_capacity(pipeline.operations.len().div_ceil(2));
         pairs.extend((0..).step_by(2).zip(pipeline.operations.chunks(2)).map(pair));
-        Ok(Self { pairs, turns: pipeline.exif_orientation, output })
+        Ok(Self { pairs, turns: pipeline.exif_orientation, output, has_canvas: pipeline.has_canvas() })
+    }
+
+    /// Returns the width and height that an image of this size has on its canvas; without a canvas, those of every
+    /// prepared sample. `size` is that of the upright image, if the pipeline turns images upright.
+    ///
+    /// # Errors
+    ///
+    /// If the pipeline cannot take an image of this size.
+    pub fn size_on_canvas(&self, size: (u32, u32), draw: Draw) -> Result<(u32, u32), PixelError> {
+        let mut sizes = Sizes { now: size, before: size };
+        self.draw(draw, &mut sizes)?;
+        // The last effect puts the image on its canvas.
+        Ok(if self.has_canvas { sizes.before } else { sizes.now })
     }
 
     /// Returns the shape of a prepared sample.
@@ -71,6 +85,24 @@ impl CompiledPipeline {
     }
 }
 
+/// The sizes of an image while operations are drawn.
+struct Sizes {
+    now: (u32, u32),
+    /// The size before the last effect.
+    before: (u32, u32),
+}
+
+impl Effects for Sizes {
+    fn size(&self) -> (u32, u32) {
+        self.now
+    }
+
+    fn add(&mut self, effect: impl Into<Effect>) {
+        self.before = self.now;
+        self.now = effect.into().size_after(self.now);
+    }
+}
+
 /// The words of an operation whose `Operate::DRAWS` is false. If the operation draws words all the same, they are made
 /// then: that mistake costs time, but changes no pixel.
 struct LateWords {
@@ -91,7 +123,7 @@ impl Words for LateWords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{CenterCrop, Listed, RandomCrop, RandomHorizontalFlip, Resize};
+    use crate::ops::{CenterCrop, Fill, Listed, PadTo, RandomCrop, RandomHorizontalFlip, Resize, Size};
 
     #[test]
     fn each_operation_draws_its_own_words_whatever_lies_before_it() {
@@ -133,6 +165,21 @@ mod tests {
         let draw = Draw { seed: 7, epoch: 1, sample_id: 5 };
         let (mut late, mut own) = (LateWords { draw, operation: 3, rng: None }, Rng::for_sample(draw, 3));
         assert!((0..9).all(|_| late.word() == own.word()));
+    }
+
+    #[test]
+    fn an_image_has_the_size_on_its_canvas_that_the_operations_before_give_it() {
+        let draw = Draw { seed: 7, epoch: 1, sample_id: 5 };
+        let size = |operations: &[Operation], size| {
+            CompiledPipeline::of(&Pipeline::of(operations)).unwrap().size_on_canvas(size, draw).unwrap()
+        };
+        let canvas: Operation = PadTo { size: Size { height: 80, width: 120 }, fill: Fill([0; 3]) }.into();
+        let sizes = |operations: &[Operation]| [(60, 30), (300, 200), (200, 300)].map(|from| size(operations, from));
+        assert_eq!(sizes(std::slice::from_ref(&canvas)), [(60, 30), (120, 80), (53, 80)]);
+        assert_eq!(sizes(&[Resize::to(40).into(), canvas.clone()]), [(80, 40), (60, 40), (40, 60)]);
+        let flipped = [Resize::to(40).into(), RandomHorizontalFlip { p: 1.0 }.into(), canvas];
+        assert_eq!(sizes(&flipped), [(80, 40), (60, 40), (40, 60)]);
+        assert_eq!(sizes(&[CenterCrop::to(38).into()]), [(38, 38); 3], "there is no canvas");
     }
 
     #[test]

@@ -15,10 +15,11 @@ pub struct Draw {
     pub sample_id: u64,
 }
 
-/// Last word of each key, which keeps the keys of samples, epochs and batches apart.
+/// Last word of each key, which keeps the keys of samples, epochs, batches and functions apart.
 const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
 const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
 const BATCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-bat");
+const FUNCTION_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-fun");
 
 /// A source of 64-bit words, and the rules that turn them into numbers.
 pub trait Words {
@@ -89,6 +90,11 @@ impl Rng {
     /// Returns the stream of a rank's share of a batch. No stream of a sample or an epoch equals it.
     pub fn for_batch(seed: u64, epoch: u32, batch: u32, rank: u32) -> Self {
         Self::from_key([seed, join(epoch, batch), rank.into(), BATCH_DOMAIN])
+    }
+
+    /// Returns the stream of a program's function for a sample. No stream of the sample's pipeline equals it.
+    pub fn for_function(draw: Draw) -> Self {
+        Self::from_key([draw.seed, draw.epoch.into(), draw.sample_id, FUNCTION_DOMAIN])
     }
 
     /// See [`Words::below`].

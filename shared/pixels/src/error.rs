@@ -72,7 +72,9 @@ impl fmt::Display for CorruptReason {
             Self::TooManyPixels => "too many pixels",
             Self::TooManyScans => "too many scans",
             Self::TooMuchMemory => "too much memory",
-            Self::Unsupported => "unsupported",
+            Self::Unsupported => {
+                "unsupported: a kind of file that is not decoded, or an image too small for an operation"
+            }
             Self::DecoderPanic => "decoder panicked",
             Self::Checksum => "wrong checksum",
             Self::Io => "read failed",

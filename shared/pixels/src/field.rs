@@ -15,6 +15,8 @@ use crate::pipeline::Shape;
 pub const IMAGE: &str = "image";
 /// Name of the field with the class index.
 pub const LABEL: &str = "label";
+/// Name of the field with the height and width that each image has on its canvas.
+pub const SIZE: &str = "size";
 
 /// A field of a sample: its name, and what its values are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +95,11 @@ impl Field {
     /// Returns the field of labels.
     pub fn label() -> Self {
         Self { name: LABEL.into(), kind: FieldKind::Label, dtype: DType::I64, layout: None, shape: Vec::new() }
+    }
+
+    /// Returns the field of the height and width that each image has on its canvas, int64.
+    pub fn size() -> Self {
+        Self { name: SIZE.into(), kind: FieldKind::Vector, dtype: DType::I64, layout: None, shape: vec![2] }
     }
 
     /// Returns the number of elements of one sample's value.

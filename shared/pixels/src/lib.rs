@@ -77,7 +77,7 @@ pub use blend::blend;
 pub use compiled::CompiledPipeline;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
-pub use field::{DType, Element, Field, FieldKind, IMAGE, ImageLayout, LABEL};
+pub use field::{DType, Element, Field, FieldKind, IMAGE, ImageLayout, LABEL, SIZE};
 pub use form_image::{BandMemory, FormDecoder, FormImage};
 pub use geometry::{Border, Rect, Window};
 pub use indexing::{IndexedJpeg, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
@@ -88,6 +88,7 @@ pub use large::{
 };
 pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};
+pub use panics::silence_decoder_panics;
 pub use partial::PartialJpeg;
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use plan::{PlanMemory, SamplePlan};

@@ -44,7 +44,10 @@ pub struct Normalize {
 
 /// Why values cannot be normalised.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("mean {mean:?} and standard deviation {std:?}: all must be finite, and no standard deviation may be 0")]
+#[error(
+    "mean {mean:?} and standard deviation {std:?}: all must be finite, no standard deviation may be 0, and no mean \
+     beyond 1, since values are from 0 to 1 before: divide both by 255 if they are for values to 255"
+)]
 pub struct NormalizeError {
     /// Mean of each channel.
     pub mean: [f64; 3],
@@ -66,7 +69,7 @@ impl Normalize {
     pub fn check(&self) -> Result<(), NormalizeError> {
         let Self { mean, std } = *self;
         let is_usable = mean.iter().chain(&std).all(|value| value.is_finite()) && !std.contains(&0.0);
-        if is_usable { Ok(()) } else { Err(NormalizeError { mean, std }) }
+        if is_usable && mean.iter().all(|mean| mean.abs() <= 1.0) { Ok(()) } else { Err(NormalizeError { mean, std }) }
     }
 
     /// Returns the exact value of a pixel's channel.

@@ -21,6 +21,7 @@ mod gaussian_blur;
 mod grayscale;
 mod numbers;
 mod pad;
+mod pad_to;
 mod rand_augment;
 mod random_adjust_sharpness;
 mod random_affine;
@@ -47,6 +48,7 @@ pub use gaussian_blur::{Blur, GaussianBlur};
 pub use grayscale::Grayscale;
 pub use numbers::{Degrees, Fill, Padding, PaddingMode, Shear, Size};
 pub use pad::Pad;
+pub use pad_to::PadTo;
 pub use rand_augment::RandAugment;
 pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
 pub use random_affine::RandomAffine;
@@ -430,6 +432,8 @@ operations! {
     AutoAugment,
     /// Surrounds the image with a border of `padding` pixels: left, top, right, bottom.
     Pad,
+    /// Puts the image into the upper left corner of a canvas of `size`; a larger image is first scaled down to fit.
+    PadTo,
 }
 
 impl Operation {

@@ -1,4 +1,4 @@
-//! Turns panics of foreign decoders into errors, without a message on standard error.
+//! Turns panics of foreign decoders into errors.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,9 +11,9 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code and turns its panic into an error. Anything that `work` borrows must be scratch that the next
-/// sample clears.
-pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, PixelError> {
+/// Has a foreign decoder's panic, which becomes an error anyway, print no message on standard error. Changes the panic
+/// hook of the whole process. For programs, not for libraries: the process belongs to the program.
+pub fn silence_decoder_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();
@@ -23,6 +23,11 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, PixelError> {
             }
         }));
     });
+}
+
+/// Runs foreign code and turns its panic into an error. Anything that `work` borrows must be scratch that the next
+/// sample clears.
+pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, PixelError> {
     CONTAINED.set(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     CONTAINED.set(false);

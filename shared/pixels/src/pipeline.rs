@@ -152,6 +152,11 @@ impl Pipeline {
         Ok(Shape { height: size.1, width: size.0, channels: 3 })
     }
 
+    /// Returns whether the last operation puts images of different sizes on canvases of one size.
+    pub fn has_canvas(&self) -> bool {
+        matches!(self.operations.last(), Some(Operation::PadTo(_)))
+    }
+
     /// Returns the shape of the samples that a valid pipeline prepares.
     ///
     /// # Panics

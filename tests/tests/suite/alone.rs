@@ -1,6 +1,6 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
-use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm};
+use ddlp_dataset::pack::{IndexPart, Pack, PackFormat, PackOptions, StoredForm};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LoaderOptions, Strategy};
 use ddlp_pixels::Pipeline;
@@ -119,7 +119,7 @@ fn a_record_that_is_read_by_itself_counts() {
     let path = folder.path().join("many.ddlp");
     let source = ddlp_dataset::open(folder.path()).unwrap();
     ddlp_dataset::pack::pack(&*source, &path, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
-    let records = Pack::open(&path).unwrap().layout().section(Part::Records).offset;
+    let records = Pack::open(&path).unwrap().layout().section(IndexPart::Records).offset;
     for (is_damaged, record_bytes) in [(false, 0), (true, 64)] {
         if is_damaged {
             let file = fs::File::options().write(true).open(&path).unwrap();

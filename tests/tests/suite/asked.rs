@@ -1,6 +1,6 @@
 //! What the host asks of a drive that alone holds the dataset, as a relay between them sees it.
 
-use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, Part, StoredForm, pack};
+use ddlp_dataset::pack::{IndexPart, Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
 use ddlp_pixels::Pipeline;
@@ -216,7 +216,7 @@ fn a_bit_that_flips_while_the_pack_is_opened_is_no_damage() {
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
     let expected = Run::of(loader(&photos.pack()));
     let layout = Pack::open(&photos.pack()).unwrap().layout().clone();
-    let sections = [Part::Records, Part::Labels, Part::Classes].map(|part| layout.section(part).offset);
+    let sections = [IndexPart::Records, IndexPart::Labels, IndexPart::Classes].map(|part| layout.section(part).offset);
     for place in [0, 8, 100].into_iter().chain(sections) {
         let run = Run::of(flipping(&agent, place, Flip::First(1)));
         assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 0), "byte {place}");

@@ -77,7 +77,7 @@ fn a_gap_an_overlap_or_another_total_is_refused() {
 fn each_wrong_field_has_its_status() {
     type Change = fn(&mut LoadProgram);
     let cases: [(Change, Status); 8] = [
-        (|load| load.index = 8, Status::INVALID_PROGRAM_INDEX),
+        (|load| load.index = PROGRAMS_MAX as u16, Status::INVALID_PROGRAM_INDEX),
         (|load| load.kind = 0xC1, Status::INVALID_PROGRAM_TYPE),
         (|load| load.program_bytes = u32::MAX, Status::PROGRAM_TOO_BIG),
         (|load| load.id_kind = 2, Status::INVALID_FIELD),

@@ -25,14 +25,20 @@ pub struct RunArgs {
     /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the address of a
     /// drive that holds a pack
     pub dataset: PathBuf,
-    /// Table of fields beside the dataset, as comma-separated values: its first line names the columns, its first
-    /// column the sample (as ddlp inspect does, with or without the extension); each other column is a field of every
-    /// batch, and the column label takes the place of the dataset's labels [default: none]
+    /// File of labels or other fields beside the dataset. A text (.txt) has the label of each sample, one a line, in
+    /// the order of the dataset: numbers or names of classes, or ILSVRC2012_validation_ground_truth.txt beside the
+    /// development kit's meta.mat. Tar shards, such as the dataset itself, have numbers in .json members beside the
+    /// images. Any other file is a table of comma-separated values: its first line names the
+    /// columns, its first column the sample (as ddlp inspect does, with or without the extension); each other column is
+    /// a field of every batch. The labels are in the column label, or PredictionString of Kaggle's ImageNet; the column
+    /// labels has any number of them, such as "cat dog" [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub fields: Option<PathBuf>,
-    /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
+    /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file. If repeated, each batch has
+    /// samples of one bucket: those that go through one of the pipelines, whose images have the nearest aspect ratio
+    /// and size [default: imagenet-train]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
-    pub pipeline: Option<String>,
+    pub pipeline: Vec<String>,
     /// Samples per batch (with several ranks, per global batch) [default: 256]
     #[arg(
         long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536),

@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Everything from which samples are prepared.
 pub struct Given {
     pub dataset: Arc<dyn Dataset>,
-    pub pipeline: Pipeline,
+    /// Pipelines of the buckets.
+    pub pipelines: Vec<Pipeline>,
     pub seed: u64,
 }
 
@@ -39,7 +40,8 @@ impl Given {
             return error.into();
         };
         // If the decoder panicked at this sample, it does so again.
-        let cause = catch_unwind(AssertUnwindSafe(|| self.cause(*sample_id, *epoch))).ok().flatten();
+        let causes = || self.pipelines.iter().find_map(|pipeline| self.cause(pipeline, *sample_id, *epoch));
+        let cause = catch_unwind(AssertUnwindSafe(causes)).ok().flatten();
         let cause = cause.unwrap_or_else(|| Cause::Sample(reason.clone()));
         let (problem, further) = match cause {
             Cause::Sample(problem) => {
@@ -62,11 +64,11 @@ impl Given {
     }
 
     /// Returns `None` if the reason says everything, or does not occur again.
-    fn cause(&self, sample_id: u64, epoch: u32) -> Option<Cause> {
+    fn cause(&self, pipeline: &Pipeline, sample_id: u64, epoch: u32) -> Option<Cause> {
         let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
         let index = stored_at(&*self.dataset, sample_id);
         let draw = Draw { seed: self.seed, epoch, sample_id };
-        let pipeline = CompiledPipeline::of(&self.pipeline).ok()?;
+        let pipeline = CompiledPipeline::of(pipeline).ok()?;
         let mut row = vec![0; pipeline.output().bytes()];
         let prepared = SampleReader::default().prepare(
             StoredAt { dataset: &*self.dataset, index },

@@ -29,14 +29,14 @@ struct EarlierOptions {
     last: Option<LastBatch>,
     samples: Option<u64>,
     policy: Option<CorruptPolicy>,
-    pipeline: Option<Pipeline>,
+    pipelines: Option<Vec<Pipeline>>,
     rank: Option<u32>,
     world: Option<u32>,
 }
 
-/// Returns the loader's options, except the drives: joins the command line (`pipeline` is the pipeline that it names)
-/// with the options of the earlier run. Fails if both give an option and disagree, and names each of these options.
-pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<LoaderOptions> {
+/// Returns the loader's options, except the drives: joins the command line (`pipelines` are those that it names) with
+/// the options of the earlier run. Fails if both give an option and disagree, and names each of these options.
+pub fn loader_options(args: &RunArgs, pipelines: Vec<Pipeline>, before: Before<'_>) -> anyhow::Result<LoaderOptions> {
     let told = before.told()?;
     let mut joined = Joined::default();
     let mut options = LoaderOptions::default();
@@ -48,7 +48,14 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
     set(&mut options.last, joined.join("--last", args.last.map(Last::into), told.last, last));
     let policy = |policy: &CorruptPolicy| Policy::name(*policy).to_string();
     set(&mut options.policy, joined.join("--policy", args.policy.map(Policy::into), told.policy, policy));
-    set(&mut options.pipeline, joined.join("--pipeline", pipeline, told.pipeline, pipeline_name));
+    let given = Some(pipelines).filter(|pipelines| !pipelines.is_empty());
+    let mut pipelines =
+        joined.join("--pipeline", given, told.pipelines, |pipelines| names(pipelines)).unwrap_or_default();
+    match pipelines.len() {
+        0 => {}
+        1 => options.pipeline = pipelines.remove(0),
+        _ => options.buckets = pipelines,
+    }
     set(&mut options.rank, joined.join("--rank", args.rank, told.rank, u32::to_string));
     set(&mut options.world_size, joined.join("--world-size", args.world_size, told.world, u32::to_string));
     let strategy = match before {
@@ -115,7 +122,7 @@ impl Before<'_> {
                 last: Some(state.last),
                 samples: Some(state.epoch_samples),
                 policy: state.policy,
-                pipeline: state.pipeline.clone(),
+                pipelines: state.pipelines(),
                 ..EarlierOptions::default()
             },
             Self::Plan(plan, path) => {
@@ -134,7 +141,7 @@ impl Before<'_> {
                     rank: run.map(|run| run.rank),
                     world: run.map(|run| run.world),
                     policy: run.map(|run| run.policy),
-                    pipeline: run.map(|run| run.pipeline.clone()),
+                    pipelines: run.map(|run| run.pipelines.clone()),
                 }
             }
         })
@@ -191,6 +198,11 @@ impl Joined {
         let (had, given) = (self.had.join(" "), self.given.join(" "));
         wrong!("{goes} the run of {}, which had {had}, but {given} is given: leave that out", file.display())
     }
+}
+
+/// Returns the pipelines' names as the command line has them.
+fn names(pipelines: &[Pipeline]) -> String {
+    pipelines.iter().map(pipeline_name).collect::<Vec<_>>().join(" --pipeline ")
 }
 
 /// Returns the pipeline's name, or the pipeline itself if it has no name.

@@ -6,6 +6,7 @@ use crate::machine;
 use crate::output::{self, Files};
 use crate::text;
 use anyhow::anyhow;
+use ddlp_dataset::SampleFields;
 use ddlp_host::report::Report;
 use ddlp_host::{LoaderState, LocalDrive, LocalResults, Plan};
 use ddlp_pixels::Pipeline;
@@ -34,9 +35,13 @@ pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
 /// Returns the files that the run reads and writes, except for the dataset.
 pub fn files(args: &RunArgs) -> Files<'_> {
     let is_results_file = |place: &&Path| matches!(drives::results(place), LocalResults::File(_));
-    let pipeline = args.pipeline.as_deref().filter(|name| Pipeline::named(name).is_none());
     let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
-    Files::default()
+    let pipelines = args.pipeline.iter().filter(|name| Pipeline::named(name).is_none());
+    let pipelines = pipelines.map(|path| ("--pipeline", PathBuf::from(path)));
+    let fields = args.fields.iter().flat_map(|path| SampleFields::files(path)).map(|path| ("--fields", path));
+    pipelines
+        .chain(fields)
+        .fold(Files::default(), |files, (option, path)| files.reads(option, Some(path)))
         .writes("--json", args.json.as_deref())
         .writes("--report", args.report.as_deref())
         .writes("--plan-out", args.plan_out.as_deref())
@@ -44,7 +49,6 @@ pub fn files(args: &RunArgs) -> Files<'_> {
         .writes("--results", args.results.as_deref().filter(is_results_file))
         .reads("--resume", args.resume.clone())
         .reads("--plan-in", args.plan_in.clone())
-        .reads("--pipeline", pipeline.map(PathBuf::from))
         .reads("this program", std::env::current_exe().ok())
         .reads("the agent", drive.program())
 }

@@ -9,6 +9,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("drive_timeout_s", "--drive-timeout"),
     ("drives", "--drive"),
     ("epoch_samples", "--epoch-samples"),
+    ("fields", "--fields"),
     ("host_nqn", "--host-nqn"),
     ("max_corrupt", "--max-corrupt"),
     ("metrics", "--metrics"),
@@ -64,6 +65,7 @@ mod tests {
     fn options_become_flags_and_nothing_else_changes() {
         for (message, spelled) in [
             ("use more `buffers`", "use more --buffers"),
+            ("`fields` names a file", "--fields names a file"),
             ("`buffers` or `slots`", "--buffers or --slots"),
             (r#"try `policy="skip"`, and `ddlp verify`"#, "try --policy skip, and `ddlp verify`"),
             (r#"`max_side` needs `format="raw"`"#, "--max-side needs --format raw"),

@@ -30,6 +30,13 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
     succeed(folder, &format!("run p.ddlp {RUN} --stop-after 1 --state-out at.json"));
     succeed(folder, &format!("run p.ddlp {RUN} --plan-out o.plan"));
     fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
+    fs::write(folder.join("labels.txt"), "1\n").unwrap();
+    fs::create_dir_all(folder.join("shards")).unwrap();
+    fs::write(folder.join("shards/0.tar"), "a shard").unwrap();
+    let truth = "ILSVRC2012_validation_ground_truth.txt";
+    for name in [truth, "meta.mat"] {
+        fs::write(folder.join(name), "").unwrap();
+    }
     symlink("p.ddlp", folder.join("link.ddlp")).unwrap();
     fs::hard_link(folder.join("p.ddlp"), folder.join("hard.ddlp")).unwrap();
     symlink("photos/class_000/000000.jpg", folder.join("image")).unwrap();
@@ -49,6 +56,9 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
         ("photos", "", "album/class_001/new.jpg"),
         ("photos", "", "photos/new.tar"),
         ("photos", "--pipeline p.toml", "p.toml"),
+        ("photos", "--fields labels.txt", "labels.txt"),
+        ("p.ddlp", "--fields shards", "shards/0.tar"),
+        ("p.ddlp", &format!("--fields {truth}"), "meta.mat"),
         ("p.ddlp", "--resume at.json", "at.json"),
         ("p.ddlp", "--plan-in o.plan", "o.plan"),
     ];

@@ -73,6 +73,20 @@ fn bad_images_are_named_by_pack_and_inspect() {
     assert_eq!(whole["pack"]["listed"].as_array().unwrap().len(), 4);
 }
 
+#[test]
+fn a_run_that_will_fail_at_a_rejected_sample_says_so_at_the_start() {
+    let home = photos(6);
+    let said = succeed(home.path(), "pack photos p.ddlp");
+    let rejected = said.lines().filter(|line| line.starts_with("rejected")).count();
+    let note = format!("note: {rejected} samples were rejected when the dataset was packed: ");
+    let failed = stderr(&run(home.path(), "run p.ddlp --drive none --batch-size 4"));
+    assert!(failed.starts_with(&note) && failed.contains("unless --policy is skip or replace"), "{failed}");
+    for quiet in ["--policy skip --max-corrupt 100%", "--quiet"] {
+        let said = stderr(&run(home.path(), &format!("run p.ddlp --drive none --batch-size 4 {quiet}")));
+        assert!(!said.contains("when the dataset was packed"), "{said}");
+    }
+}
+
 /// Returns a JPEG of a depth that cannot be decoded.
 pub fn twelve_bit() -> Vec<u8> {
     let mut bytes = jpeg(&[128; 16 * 16 * 3], 16, 16, &JpegOptions::default()).unwrap();

@@ -164,6 +164,27 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
 }
 
 #[test]
+fn a_plan_of_a_mix_is_replayed_and_knows_its_shares() {
+    let home = photos(0);
+    let folder = home.path();
+    let write = |first: f64| {
+        let parts = [first, 1.0 - first].map(|weight| format!("[[dataset]]\npath = \"photos\"\nweight = {weight}\n"));
+        fs::write(folder.join("mix.toml"), parts.concat()).unwrap();
+    };
+    write(0.75);
+    let first = "run mix.toml --strategy cpu --batch 5 --epochs 2 --samples 20";
+    let recorded = json(&succeed(folder, &format!("{first} --digest --plan-out o.plan --quiet --json -")));
+    let again = json(&succeed(folder, "run mix.toml --plan-in o.plan --digest --quiet --json -"));
+    for key in ["batches", "images", "digest", "ordered_digest"] {
+        assert_eq!(again[key], recorded[key], "{key}");
+    }
+    write(0.5);
+    let message = fail(folder, "run mix.toml --plan-in o.plan");
+    let shares = "15 of 24 samples and 5 of 24 samples, this run has 10 of 24 samples and 10 of 24 samples";
+    assert!(message.contains(shares), "{message}");
+}
+
+#[test]
 fn a_run_says_where_it_goes_on_and_how_a_stopped_one_can() {
     let home = photos(0);
     succeed(home.path(), "run photos --strategy cpu --batch 4 --stop-after 2 --state-out at.json --quiet");

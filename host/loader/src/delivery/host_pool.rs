@@ -6,6 +6,7 @@ use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError,
 use crate::forking::Home;
 use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
+use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -27,6 +28,8 @@ struct PoolMemory {
 struct IdleBuffers {
     idle: Vec<MmapRaw>,
     unmade: usize,
+    /// Whether buffers that return are freed.
+    is_over: bool,
 }
 
 impl HostPool {
@@ -37,7 +40,7 @@ impl HostPool {
             bytes,
             count,
             home: Home::here(),
-            buffers: Mutex::new(IdleBuffers { idle: Vec::new(), unmade: count }),
+            buffers: Mutex::new(IdleBuffers { idle: Vec::new(), unmade: count, is_over: false }),
             returned,
         }))
     }
@@ -82,6 +85,16 @@ impl DeliveryTarget for HostPool {
         let _ = map.advise(Advice::HugePage);
         buffers.unmade -= 1;
         on_loan(map.into())
+    }
+
+    fn end(&self) {
+        let mut buffers = self.0.lock();
+        buffers.is_over = true;
+        buffers.unmade += buffers.idle.len();
+        let idle = mem::take(&mut buffers.idle);
+        drop(buffers);
+        // The kernel takes a while for large mappings.
+        drop(idle);
     }
 }
 
@@ -133,7 +146,15 @@ unsafe impl BatchMemory for PooledBuffer {
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(map) = self.map.take().filter(|_| self.pool.home.is_here()) {
-            self.pool.lock().idle.push(map);
+            let mut buffers = self.pool.lock();
+            if buffers.is_over {
+                buffers.unmade += 1;
+                drop(buffers);
+                drop(map);
+            } else {
+                buffers.idle.push(map);
+                drop(buffers);
+            }
             self.pool.returned.notify();
         }
     }
@@ -166,6 +187,19 @@ mod tests {
         drop(first);
         assert_eq!(pool.free(), 1);
         assert_eq!(pool.take().unwrap().unwrap().bytes_mut()[0], 7, "the same memory");
+    }
+
+    #[test]
+    fn after_the_end_only_buffers_on_loan_have_memory() {
+        let pool = HostPool::new(BufferNeed { count: 3, bytes: 100, returned: BufferReturned::default() });
+        let [idle, kept] = [(); 2].map(|()| pool.take().unwrap().unwrap().on_ready(100).unwrap());
+        drop(idle);
+        let made = |pool: &HostPool| pool.count() - pool.0.lock().unmade;
+        assert_eq!(made(&pool), 2);
+        pool.end();
+        assert_eq!((made(&pool), pool.free(), kept.bytes().unwrap()), (1, 2, &[0; 100][..]));
+        drop(kept);
+        assert_eq!((made(&pool), pool.free(), pool.0.lock().idle.len()), (0, 3, 0));
     }
 
     #[test]

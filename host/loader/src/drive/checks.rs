@@ -61,7 +61,7 @@ pub(super) struct Checks {
 
 impl Checks {
     pub fn handover(&self) -> Handover {
-        match (self.slots.is_shared(), self.handle.engine.task.images.is_as_prepared()) {
+        match (self.slots.is_shared(), self.handle.engine.task.is_as_prepared()) {
             (true, true) if self.handle.engine.target.accepts_slots() => Handover::InPlace,
             (true, _) => Handover::Convert,
             (false, true) => Handover::Read,
@@ -77,9 +77,9 @@ impl Checks {
             batch: held.id.batch,
             generation: held.generation,
             sample_ids: &held.sample_ids,
-            shape: task.images.prepared(),
+            shape: task.bucket(held.id).images.prepared(),
             dataset_samples: task.dataset.len(),
-            policy: task.program.policy,
+            policy: task.policy(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Checks {
     /// Converts a result in shared memory to rows in a buffer.
     pub fn convert_shared(&self, held: &mut SlotBatch, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
         let found = held.found.take().expect("looked at when it was finished");
-        self.handle.engine.task.write_rows(self.shared_rows(held.slot, &found)?, buffer);
+        self.handle.engine.task.bucket(held.id).images.write_rows(self.shared_rows(held.slot, &found)?, buffer);
         Ok(found.records)
     }
 }

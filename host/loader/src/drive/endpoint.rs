@@ -90,7 +90,8 @@ impl Endpoint {
             LinkError::Refused(_)
             | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
             LinkError::Driver(DriverError::InUse { .. }) => {
-                "; only one run at a time can use a drive through the kernel"
+                "; only one process at a time can use a drive through the kernel: wait until the other one ends, or \
+                 use a drive at an address (tcp://HOST:PORT/NQN), which several can share"
             }
             LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
                 return format!(

@@ -16,8 +16,6 @@ use ddlp_nvme::{Csi, LogId, Status};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Place of the program on the drive.
-const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 /// Longest wait for an admin command.
 pub(crate) const ADMIN_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait for an admin command at the end of a run, when the answer no longer matters.
@@ -27,8 +25,8 @@ pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub dataset: [u8; 32],
-    /// Program that the drive runs, and what the drive needs for it.
-    pub program: DriveProgram,
+    /// Program of each bucket, and what the drive needs for it.
+    pub programs: Vec<DriveProgram>,
     /// Least size of a slot.
     pub slot_bytes: usize,
 }
@@ -63,12 +61,18 @@ pub(crate) struct DriveLink {
     pub identity: DriveIdentity,
     /// Decoders that the drive may use. It leaves other samples to the host.
     pub agreed: AgreedDecoders,
-    /// Identifier of the loaded program.
-    pub program: u64,
+    /// Identifier of the program of each bucket.
+    pub programs: Vec<u64>,
+}
+
+/// Returns the place of a bucket's program on the drive.
+fn program_slot(bucket: usize) -> ProgramSlot {
+    ProgramSlot { nsid: COMPUTE_NSID, index: bucket as u16 }
 }
 
 impl DriveLink {
-    /// Checks that the drive meets the requirements, loads the program, and opens a queue for `depth` batches in work.
+    /// Checks that the drive meets the requirements, loads the programs, and opens a queue for `depth` batches in
+    /// work.
     pub fn open(controller: Arc<dyn Controller>, expected: &Expected, depth: usize) -> Result<Self, LinkError> {
         let mut page = [0; LOG_BYTES];
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
@@ -89,18 +93,31 @@ impl DriveLink {
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
-        let bytes = expected.program.to_bytes().map_err(refused)?;
-        let id = program_id(&expected.dataset, &bytes);
-        // Open the queue first: its owner has the drive to itself, and may replace the drive's program.
+        // Open the queue first: its owner has the drive to itself, and may replace the drive's programs.
         let queue = controller.open_queue(depth)?;
-        program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
-        Ok(Self { queue, controller, identity, agreed, program: id })
+        let mut programs = Vec::new();
+        for (bucket, program) in expected.programs.iter().enumerate() {
+            let bytes = program.to_bytes().map_err(refused)?;
+            let id = program_id(&expected.dataset, &bytes);
+            program::replace(&*controller, program_slot(bucket), PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN).map_err(
+                |error| match error.is_status(Status::INVALID_PROGRAM_INDEX) {
+                    true => LinkError::Refused(format!(
+                        "it keeps {bucket} programs, but the run has {} buckets, which need a program each: use fewer \
+                         buckets, or update ddlp-device there",
+                        expected.programs.len()
+                    )),
+                    false => error.into(),
+                },
+            )?;
+            programs.push(id);
+        }
+        Ok(Self { queue, controller, identity, agreed, programs })
     }
 
-    /// Submits a batch request. For `within` see [`Queue::submit`].
-    pub fn execute(&mut self, request: &BatchRequest, within: Duration) -> Result<Ticket, DriverError> {
+    /// Submits a batch request for a bucket. For `within` see [`Queue::submit`].
+    pub fn execute(&mut self, bucket: usize, request: &BatchRequest, within: Duration) -> Result<Ticket, DriverError> {
         let (batch, slot) = request.parameters();
-        let command = program::execute(PROGRAM, batch, slot);
+        let command = program::execute(program_slot(bucket), batch, slot);
         self.queue.submit(&command, request.to_bytes(), within)
     }
 
@@ -176,8 +193,12 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<Agree
              one source in different forms have different identities)"
         )));
     }
-    let agreed = expected.program.agree(&identity.abilities);
-    let agreed = agreed.map_err(|differs| LinkError::Refused(explain(&differs, &identity.agent_version())))?;
+    // All programs have the same decoders, but each needs operations of its own.
+    let mut agreed = AgreedDecoders::ALL;
+    for program in &expected.programs {
+        let agree = program.agree(&identity.abilities);
+        agreed = agree.map_err(|differs| LinkError::Refused(explain(&differs, &identity.agent_version())))?;
+    }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
             "its {} result slots have {} bytes each, but a batch needs {}: start its agent with --slot-bytes {}, or \
@@ -245,7 +266,7 @@ mod tests {
         let program =
             Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
         let decoders = [Decoder::File(Format::Jpeg)].into_iter().collect();
-        Expected { dataset, program: DriveProgram::new(program, decoders), slot_bytes: 4096 }
+        Expected { dataset, programs: vec![DriveProgram::new(program, decoders)], slot_bytes: 4096 }
     }
 
     #[test]

@@ -256,8 +256,9 @@ impl DriveProng {
             };
             self.generation = self.generation.wrapping_add(1);
             let task = &self.handle.engine.task;
+            let bucket = task.cut.bucket(id.batch);
             let request = BatchRequest {
-                program: self.link.as_ref().expect("served only with a link").program,
+                program: self.link.as_ref().expect("served only with a link").programs[bucket],
                 seed: task.seed,
                 epoch: id.epoch,
                 batch: id.batch,
@@ -269,7 +270,7 @@ impl DriveProng {
             let batch_s = self.handle.engine.lock().schedule.batch_s(self.handle.prong);
             let allowance = Allowance::new(self.setup.timeout, batch_s, self.flights.len());
             let link = self.link.as_mut().expect("served only with a link");
-            let submitted = link.execute(&request, allowance.patience);
+            let submitted = link.execute(bucket, &request, allowance.patience);
             let ticket = match submitted {
                 Ok(ticket) => ticket,
                 Err(error) if error.ends_association() => {

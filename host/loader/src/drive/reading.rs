@@ -24,7 +24,7 @@ impl Results {
                         None => scratch.insert(MmapMut::map_anon(checks.slots.slot_bytes())?),
                     };
                     let found = read(checks, link, held, pixels, timeout)?;
-                    checks.handle.engine.task.write_rows(&pixels[..found.payload.len()], buffer);
+                    checks.handle.engine.task.bucket(held.id).images.write_rows(&pixels[..found.payload.len()], buffer);
                     Ok(found.records)
                 });
                 self.pixels = scratch;

@@ -2,6 +2,7 @@
 //! target between “all rows are written” and “ready for delivery”.
 
 use super::{BatchPlace, Core, Engine, ReadyBatch};
+use crate::bucket::Bucket;
 use crate::delivery::{BatchBuffer, SlotRows};
 use crate::error::LoaderError;
 use crate::order::EpochCut;
@@ -76,7 +77,7 @@ impl Engine {
         records: Vec<SampleRecord>,
         mut buffer: Box<dyn BatchBuffer>,
     ) {
-        let bytes = self.task.delivered_bytes(&records);
+        let bytes = self.task.bucket(id).delivered_bytes(&records);
         let mixed = self.task.mix_images(id, &mut buffer.bytes_mut()[..bytes]);
         match mixed.and_then(|()| buffer.on_ready(bytes).map_err(LoaderError::Delivery)) {
             Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),
@@ -86,7 +87,7 @@ impl Engine {
 
     /// Makes ready a filled slot whose batch is wanted (see [`Self::executed`]).
     pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, mut slot: SlotRows) {
-        let bytes = self.task.delivered_bytes(&records);
+        let bytes = self.task.bucket(id).delivered_bytes(&records);
         match self.task.mix_images(id, &mut slot.bytes_mut()[..bytes]) {
             Ok(()) => self.ready(prong, id, records, BatchPlace::Slot, Box::new(slot)),
             Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(error)),
@@ -112,7 +113,10 @@ impl Engine {
     }
 }
 
-/// Returns the bytes of a batch buffer: whole blocks, since a drive's results are read in blocks.
-pub(crate) fn buffer_bytes(cut: &EpochCut, row_bytes: usize) -> usize {
-    cut.rows().saturating_mul(row_bytes).next_multiple_of(ddlp_csd::BLOCK_BYTES)
+/// Returns the bytes of a batch buffer, which has room for the largest batch of any bucket: whole blocks, since a
+/// drive's results are read in blocks.
+pub(crate) fn buffer_bytes(cut: &EpochCut, buckets: &[Bucket]) -> usize {
+    let bytes = |(number, bucket): (usize, &Bucket)| cut.rows_of(number).saturating_mul(bucket.images.row_bytes());
+    let most = buckets.iter().enumerate().map(bytes).max().unwrap_or(0);
+    most.checked_next_multiple_of(ddlp_csd::BLOCK_BYTES).unwrap_or(usize::MAX)
 }

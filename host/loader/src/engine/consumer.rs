@@ -2,6 +2,7 @@
 
 use super::{BatchPlace, Core, Engine, RunTask};
 use crate::batch::{Batch, BatchField};
+use crate::bucket::Bucket;
 use crate::delivery::{BatchMemory, HostValues, SlotTable};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
@@ -10,7 +11,7 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
-use ddlp_pixels::{CorruptReason, LABEL};
+use ddlp_pixels::{CorruptReason, LABEL, SIZE};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -55,7 +56,7 @@ impl Engine {
         core.schedule.deliver(id, prong);
         core.plan.delivered(id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
-        let batch = Batch::new(id, prong, self.task.fields.clone(), ready.records, ready.memory);
+        let batch = Batch::new(id, prong, self.task.bucket(id).fields.clone(), ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.wake_cpu();
         Some(Ok(batch))
@@ -105,7 +106,9 @@ impl Engine {
     /// Returns the values of the fields that the host fills, in the order of the batch's fields: for each row those of
     /// the sample whose image the row has.
     fn filled(&self, id: BatchId, records: &[SampleRecord]) -> Result<Vec<Arc<dyn BatchMemory>>, LoaderError> {
-        let RunTask { dataset, beside, fields, mixing, .. } = &self.task;
+        let RunTask { dataset, beside, mixing, .. } = &self.task;
+        let bucket @ Bucket { images, fields, .. } = self.task.bucket(id);
+        let context = self.task.epoch_context(id.epoch);
         let rows = || records.iter().filter(|record| record.has_row());
         let count = rows().count();
         let fill = |field: &BatchField| -> Result<Arc<dyn BatchMemory>, LoaderError> {
@@ -122,8 +125,16 @@ impl Engine {
                         mixing.class(label, || dataset.name(record.index))
                     };
                     let classes = rows().map(class).collect::<Result<Vec<u32>, _>>()?;
-                    let mix = mixing.draw(id, count);
+                    let mix = mixing.draw(id, count, images.prepared());
                     HostValues::filled(count, field.bytes(), |row, out| mix.mix_labels(&classes, row, out))
+                }
+                (None, _) if field.name == SIZE => {
+                    let size = |record: &SampleRecord| {
+                        let size = self.task.sizes[record.index as usize];
+                        let [height, width] = bucket.size_on_canvas(size, context.draw(record.sample_id));
+                        [height.to_ne_bytes(), width.to_ne_bytes()].concat()
+                    };
+                    HostValues::new(count, field.bytes(), rows().map(size))
                 }
                 (Some(at), _) => {
                     HostValues::new(count, field.bytes(), rows().map(|record| beside.value(at, record.index)))
@@ -164,10 +175,10 @@ impl Engine {
     }
 
     fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
-        let RunTask { dataset, program, max_corrupt, .. } = &self.task;
+        let RunTask { dataset, max_corrupt, .. } = &self.task;
         let (sample_id, epoch, index) = (record.sample_id, id.epoch, prepare::stored_at(&**dataset, record.sample_id));
         let (sample, location, reason) = (dataset.name(index), dataset.location(index).to_string(), reason.to_string());
-        match program.policy {
+        match self.task.policy() {
             CorruptPolicy::Replace => {
                 let tried = prepare::neighbours(&**dataset, *max_corrupt);
                 LoaderError::NoReplacement { sample, sample_id, location, epoch, reason, tried }
@@ -179,7 +190,8 @@ impl Engine {
     /// Makes the order of an epoch from which prongs will claim, unless it exists. Fails if the system refuses memory.
     pub fn prepare_order(&self, epoch: u32) -> Result<(), LoaderError> {
         if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
-            let order = EpochOrder::new(&self.task.walks, epoch, self.task.cut).map_err(LoaderError::of_order)?;
+            let order =
+                EpochOrder::new(&self.task.walks, epoch, self.task.cut.clone()).map_err(LoaderError::of_order)?;
             let order = Arc::new(order);
             let core = &mut *self.lock();
             core.orders.keep(epoch, order, core.schedule.current_epoch());

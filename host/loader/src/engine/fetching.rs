@@ -110,7 +110,7 @@ impl Engine {
         core.schedule.begin(CPU, id, now);
         core.recorder.claimed(CPU, id);
         let sample_ids = core.fetching.as_mut().expect("asked above").begin(id);
-        core.jobs.push_back(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.images.row_bytes())));
+        core.jobs.push_back(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.bucket(id).images.row_bytes())));
         self.work.notify_all();
         true
     }

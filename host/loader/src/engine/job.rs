@@ -1,10 +1,10 @@
 //! A batch of the CPU prong while its threads work on it.
 
 use crate::delivery::BatchBuffer;
+use crate::error::LoaderError;
 use crate::fetch::Samples;
 use crate::rows::RowClaims;
 use crate::schedule::BatchId;
-use ddlp_dataset::Unavailable;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -24,27 +24,27 @@ pub(crate) struct CpuJob {
     pub sample_ids: Samples,
     pub row_bytes: usize,
     /// Why the batch cannot be prepared. Its rows are closed then.
-    unavailable: Mutex<Option<Unavailable>>,
+    error: Mutex<Option<LoaderError>>,
 }
 
 impl CpuJob {
     pub fn new(id: BatchId, sample_ids: Samples, buffer: Box<dyn BatchBuffer>, row_bytes: usize) -> Self {
         let rows = RowClaims::new(buffer, sample_ids.len(), row_bytes);
-        Self { id, rows, sample_ids, row_bytes, unavailable: Mutex::default() }
+        Self { id, rows, sample_ids, row_bytes, error: Mutex::default() }
     }
 
-    /// Closes the batch's rows, since the dataset cannot be read.
-    pub fn close(&self, why: Unavailable) {
-        *self.unavailable() = Some(why);
+    /// Closes the batch's rows, since it cannot be prepared.
+    pub fn close(&self, why: LoaderError) {
+        *self.error() = Some(why);
         self.rows.close();
     }
 
     /// Takes the reason why the batch cannot be prepared.
-    pub fn take_unavailable(&self) -> Option<Unavailable> {
-        self.unavailable().take()
+    pub fn take_error(&self) -> Option<LoaderError> {
+        self.error().take()
     }
 
-    fn unavailable(&self) -> MutexGuard<'_, Option<Unavailable>> {
-        self.unavailable.lock().expect("no panic while it is locked")
+    fn error(&self) -> MutexGuard<'_, Option<LoaderError>> {
+        self.error.lock().expect("no panic while it is locked")
     }
 }

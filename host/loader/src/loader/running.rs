@@ -4,7 +4,6 @@ use crate::cpu::{self, Desk};
 use crate::drive::DriveProng;
 use crate::engine::Engine;
 use crate::error::LoaderError;
-use crate::fetch;
 use crate::schedule::ProngId;
 use ddlp_csd::memory;
 use std::sync::Arc;
@@ -53,7 +52,7 @@ impl RunThreads {
             let (engine, desks) = (engine.clone(), desks.clone());
             let (name, work): (_, fn(&Arc<Engine>, &Desk)) = match desk.checked_sub(threads) {
                 None => (format!("ddlp-cpu-{desk}"), cpu::work),
-                Some(number) => (format!("ddlp-fetch-{number}"), |engine, desk| fetch::work(engine, desk)),
+                Some(number) => (format!("ddlp-fetch-{number}"), |engine, desk| cpu::fetching::work(engine, desk)),
             };
             let body = move || {
                 work(&engine, &desks[desk]);

@@ -9,7 +9,7 @@ const LABELS: [u32; 4] = [2, 0, 0, 1];
 
 fn mixing(options: &LoaderOptions) -> Mixing {
     let names = [(); CLASSES as usize].map(|()| String::new());
-    Mixing::new(options, SHAPE, &names).unwrap().expect("the batches are mixed")
+    Mixing::new(options, &names).unwrap().expect("the batches are mixed")
 }
 
 fn output(dtype: DType, layout: ImageLayout) -> ImageOutput {
@@ -117,7 +117,7 @@ fn a_batch_of_one_row_or_none_stays_as_it_is() {
     let mixing = mixing(&LoaderOptions { mixup: 1.0, cutmix: 1.0, ..LoaderOptions::default() });
     for batch in 0..20 {
         for rows in [0, 1] {
-            assert_eq!(mixing.draw(BatchId { epoch: 0, batch }, rows), BatchMix::Unmixed);
+            assert_eq!(mixing.draw(BatchId { epoch: 0, batch }, rows, SHAPE), BatchMix::Unmixed);
         }
     }
     let pixels = vec![9; SHAPE.bytes()];
@@ -132,13 +132,13 @@ fn a_batch_of_one_row_or_none_stays_as_it_is() {
 fn draws_follow_from_seed_epoch_batch_and_rank_alone() {
     let options = LoaderOptions { mixup: 0.4, cutmix: 1.0, ..LoaderOptions::default() };
     let id = BatchId { epoch: 3, batch: 5 };
-    let drawn = mixing(&options).draw(id, 8);
-    assert_eq!(mixing(&options).draw(id, 20), drawn, "the number of rows changes nothing");
+    let drawn = mixing(&options).draw(id, 8, SHAPE);
+    assert_eq!(mixing(&options).draw(id, 20, SHAPE), drawn, "the number of rows changes nothing");
     let others = [
-        mixing(&LoaderOptions { seed: 1, ..options.clone() }).draw(id, 8),
-        mixing(&LoaderOptions { rank: 1, ..options.clone() }).draw(id, 8),
-        mixing(&options).draw(BatchId { epoch: 4, ..id }, 8),
-        mixing(&options).draw(BatchId { batch: 6, ..id }, 8),
+        mixing(&LoaderOptions { seed: 1, ..options.clone() }).draw(id, 8, SHAPE),
+        mixing(&LoaderOptions { rank: 1, ..options.clone() }).draw(id, 8, SHAPE),
+        mixing(&options).draw(BatchId { epoch: 4, ..id }, 8, SHAPE),
+        mixing(&options).draw(BatchId { batch: 6, ..id }, 8, SHAPE),
     ];
     assert!(others.iter().all(|other| *other != drawn), "{drawn:?}, {others:?}");
 }
@@ -147,9 +147,9 @@ fn draws_follow_from_seed_epoch_batch_and_rank_alone() {
 #[test]
 fn draws_are_what_they_were() {
     let options = LoaderOptions { mixup: 0.2, cutmix: 1.0, seed: 7, ..LoaderOptions::default() };
-    let mixing = Mixing { shape: Shape { height: 224, width: 192, channels: 3 }, ..mixing(&options) };
+    let (mixing, shape) = (mixing(&options), Shape { height: 224, width: 192, channels: 3 });
     let drawn: Vec<String> =
-        (0..6).map(|batch| format!("{:?}", mixing.draw(BatchId { epoch: 2, batch }, 256))).collect();
+        (0..6).map(|batch| format!("{:?}", mixing.draw(BatchId { epoch: 2, batch }, 256, shape))).collect();
     let expected = [
         "Blend { weight: 0.9344482421875 }",
         "Blend { weight: 0.00823974609375 }",
@@ -165,7 +165,7 @@ fn draws_are_what_they_were() {
 fn shares_of_batches_are_those_of_the_options() {
     let drawn = |options: LoaderOptions| {
         let mixing = mixing(&options);
-        let draws = (0..4000).map(|batch| mixing.draw(BatchId { epoch: 0, batch }, 8));
+        let draws = (0..4000).map(|batch| mixing.draw(BatchId { epoch: 0, batch }, 8, SHAPE));
         let count = |is_it: fn(&BatchMix) -> bool| draws.clone().filter(is_it).count();
         [count(|mix| matches!(mix, BatchMix::Blend { .. })), count(|mix| matches!(mix, BatchMix::Paste { .. }))]
     };
@@ -185,7 +185,9 @@ fn rectangles_lie_in_the_image() {
     let mixing = mixing(&LoaderOptions { cutmix: 1.0, ..LoaderOptions::default() });
     let mut seen = BTreeSet::new();
     for batch in 0..3000 {
-        let BatchMix::Paste { window, weight } = mixing.draw(BatchId { epoch: 0, batch }, 2) else { panic!("CutMix") };
+        let BatchMix::Paste { window, weight } = mixing.draw(BatchId { epoch: 0, batch }, 2, SHAPE) else {
+            panic!("CutMix")
+        };
         let (right, bottom) = (window.x as u32 + window.width, window.y as u32 + window.height);
         assert!(right <= SHAPE.width && bottom <= SHAPE.height);
         assert!((0.0..=1.0).contains(&weight));
@@ -208,11 +210,11 @@ fn options_that_cannot_be_mixed_by_are_refused() {
         let error = options.check().unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    assert!(Mixing::new(&default(), SHAPE, &[]).unwrap().is_none());
+    assert!(Mixing::new(&default(), &[]).unwrap().is_none());
     let options = LoaderOptions { mixup: 1.0, ..default() };
-    let error = Mixing::new(&options, SHAPE, &[]).unwrap_err().to_string();
+    let error = Mixing::new(&options, &[]).unwrap_err().to_string();
     assert!(error.contains("give their number (`classes`)"), "{error}");
-    let mixing = Mixing::new(&LoaderOptions { classes: Some(7), ..options }, SHAPE, &[]).unwrap().unwrap();
+    let mixing = Mixing::new(&LoaderOptions { classes: Some(7), ..options }, &[]).unwrap().unwrap();
     assert_eq!(mixing.class(6, String::new).unwrap(), 6);
     for label in [7, -1, i64::MAX] {
         let error = mixing.class(label, || "a.jpg".into()).unwrap_err().to_string();

@@ -56,14 +56,14 @@ fn allowed(option: &str) -> Option<String> {
         "layout" => r#""NCHW" or "NHWC""#,
         "normalize" => "mean and standard deviation of the three channels, such as ddlp.IMAGENET",
         "max_corrupt" => r#"a number of samples, or a share of the epoch such as "1%""#,
-        "drive_timeout_s" | "stall_after_s" => "a number of seconds, 0 or more",
+        "drive_timeout_s" | "stall_after_s" => "a number of seconds above 0",
         "throttle" => "a number above 0 and at most 1",
         "mixup" | "cutmix" => "a finite number of 0 or more",
         "mix_probability" => "a number from 0 to 1",
         "shuffle" | "drive_optional" => "true or false",
         "cores" => "numbers of cores",
         "agent" => "the path of a program",
-        "fields" => "the path of a table",
+        "fields" => "the path of a file of fields",
         "dataset" => "a path, or the address of a drive",
         "host_nqn" => "an NQN",
         "drives" => "a list of drives",
@@ -133,7 +133,7 @@ mod tests {
             (r#"{"seed": -1}"#, "`seed` is -1, but must be a whole number from 0 on"),
             (r#"{"epochs": 5000000000}"#, "`epochs` is 5000000000, but must be a whole number from 1 to 4294967295"),
             (r#"{"max_corrupt": "2x"}"#, r#"such as "1%""#),
-            (r#"{"stall_after_s": -1}"#, "`stall_after_s` is -1, but must be a number of seconds, 0 or more"),
+            (r#"{"stall_after_s": -1}"#, "`stall_after_s` is -1, but must be a number of seconds above 0"),
             (r#"{"drives": ["auto", {"local": {"threads": "two"}}]}"#, r#"`threads` is "two", but must be a whole"#),
             (r#"{"drives": "local"}"#, r#"`drives` is "local", but must be a list of drives"#),
         ] {
@@ -171,7 +171,7 @@ mod tests {
         let options = serde_json::to_value(LoaderOptions::default()).unwrap();
         let of_drive = serde_json::to_value(LocalDrive::default()).unwrap();
         let names = options.as_object().unwrap().keys().chain(of_drive.as_object().unwrap().keys());
-        let own = ["pipeline", "limits", "resume", "replay", "results"];
+        let own = ["pipeline", "buckets", "limits", "resume", "replay", "results"];
         for name in names {
             assert_eq!(allowed(name).is_none(), own.contains(&name.as_str()), "{name}");
         }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
-    EpochCut { samples, batch, last, rank: 0, world: 1 }
+    EpochCut { samples, batch, last, rank: 0, world: 1, buckets: None }
 }
 
 fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
@@ -45,8 +45,8 @@ proptest! {
     fn short_covers_every_sample_once(samples in 1u64..400, batch in 1u64..90, world in 1u64..6, seed: u64) {
         let mut seen = vec![0; samples as usize];
         for rank in 0..world {
-            let cut = EpochCut { samples, batch, last: LastBatch::Short, rank, world };
-            let order = order(seed, 3, cut);
+            let cut = EpochCut { samples, batch, last: LastBatch::Short, rank, world, buckets: None };
+            let order = order(seed, 3, cut.clone());
             for index in 0..cut.batches() {
                 prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
                 for id in order.sample_ids(index as u32) {
@@ -63,7 +63,10 @@ proptest! {
         let one = order(5, 1, cut(samples, batch, last));
         for index in 0..cut(samples, batch, last).batches() as u32 {
             let joined: Vec<u64> = (0..world)
-                .flat_map(|rank| order(5, 1, EpochCut { samples, batch, last, rank, world }).sample_ids(index))
+                .flat_map(|rank| {
+                    let cut = EpochCut { samples, batch, last, rank, world, buckets: None };
+                    order(5, 1, cut).sample_ids(index)
+                })
                 .collect();
             prop_assert_eq!(joined.len() as u64, batch);
             prop_assert_eq!(joined, one.sample_ids(index));

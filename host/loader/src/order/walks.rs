@@ -176,7 +176,7 @@ fn shuffle<T>(items: &mut [T], mut rng: Rng) {
 }
 
 /// Returns an empty list with room for this many samples.
-fn room<T>(samples: u64) -> io::Result<Vec<T>> {
+pub(super) fn room<T>(samples: u64) -> io::Result<Vec<T>> {
     let mut list = Vec::new();
     match list.try_reserve_exact(samples as usize) {
         Ok(()) => Ok(list),

@@ -18,7 +18,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 last: LastBatch::Pad,
                 rank: 1,
                 world: 2,
-                pipeline: Pipeline::imagenet_val(),
+                pipelines: vec![Pipeline::imagenet_val()],
                 policy: CorruptPolicy::Skip,
                 shuffle: seed % 2 == 0,
                 portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
@@ -72,7 +72,10 @@ fn a_plan_of_version_2_is_of_a_run_that_shuffles() {
     let run = plan.run.expect("it names its options");
     assert!(run.shuffle);
     assert_eq!((run.strategy, run.last, run.rank, run.world), (Strategy::Wrr, LastBatch::Drop, 1, 2));
-    assert_eq!((run.pipeline, run.policy, plan.epochs), (Pipeline::imagenet_val(), CorruptPolicy::Skip, two_batches()));
+    assert_eq!(
+        (run.pipelines, run.policy, plan.epochs),
+        (vec![Pipeline::imagenet_val()], CorruptPolicy::Skip, two_batches())
+    );
 }
 
 #[test]
@@ -82,6 +85,16 @@ fn a_plan_of_version_3_is_of_no_mix() {
     let recorded = plan.run.clone().expect("it names its options");
     assert!(!recorded.shuffle && recorded.portions.is_empty());
     plan.check_is_for(&plan).unwrap();
+}
+
+/// Reads a plan as the version before buckets wrote it.
+#[test]
+fn a_plan_of_version_4_has_one_pipeline() {
+    let portions = vec![Portion { samples: 80, taken: 70 }];
+    let run = (Strategy::Mte, LastBatch::Pad, 1u32, 2u32, Pipeline::imagenet_val(), CorruptPolicy::Skip);
+    let body = ((7u64, [3u8; 32], 16u64, 8u64, 2u32, two_batches()), Some((run, false, portions.clone())));
+    let read = of_version(4, body).run.unwrap();
+    assert_eq!((read.pipelines, read.portions, read.shuffle), (vec![Pipeline::imagenet_val()], portions, false));
 }
 
 #[test]
@@ -102,7 +115,7 @@ fn in_order() -> PlannedRun {
         last: LastBatch::Short,
         rank: 0,
         world: 1,
-        pipeline: Pipeline::imagenet_val(),
+        pipelines: vec![Pipeline::imagenet_val()],
         policy: CorruptPolicy::Fail,
         shuffle: false,
         portions: Vec::new(),

@@ -29,6 +29,23 @@ fn a_small_dataset_stays_in_memory_if_there_is_room_for_it_beside_the_buffers() 
 }
 
 #[test]
+fn a_dataset_without_labels_is_noted_unless_a_file_gives_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("1.jpg"), "x").unwrap();
+    let noted = |table: &str| {
+        let path = folder.path().join("table.csv");
+        std::fs::write(&path, table).unwrap();
+        let dataset = ddlp_dataset::open(folder.path()).unwrap();
+        let fields = if table.is_empty() { Ok(SampleFields::default()) } else { SampleFields::read(&path, &*dataset) };
+        note_of_labels(&*dataset, &fields.unwrap())
+    };
+    assert!(noted("").unwrap().contains("`fields`"));
+    assert_eq!(noted("name,labels\n1.jpg,0\n"), None);
+    let (_folder, named) = small();
+    assert_eq!(note_of_labels(&*named, &SampleFields::default()), None);
+}
+
+#[test]
 fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
     let (_folder, dataset) = small();
     let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
@@ -103,7 +120,7 @@ fn a_local_drive_has_slots_for_the_batches_of_the_run() {
         let options = options.clone().strategy(strategy).epochs(epochs).batch_size(batch);
         let options = options.drive(DriveSpec::Local(LocalDrive::default()));
         let setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(setup.layout.samples, batch.min(70));
+        assert_eq!(setup.cut.rows(), batch.min(70));
         setup.local_slots(&options, &LocalDrive::default())
     };
     // Seventy samples are one batch.
@@ -122,7 +139,7 @@ fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
         let options = options.clone().epochs(epochs).drive(DriveSpec::Local(drive.clone()));
         let mut setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         if let Some(slots) = room {
-            setup.slot_room = slots * setup.layout.total_bytes as u64;
+            setup.slot_room = slots * setup.slot_bytes as u64;
         }
         setup.local_slots(&options, &drive)
     };
@@ -136,4 +153,17 @@ fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
     assert_eq!(slots(drive(1, 1.0), 1, Some(24)), 24, "as many as memory has room for");
     assert_eq!(slots(drive(1, 1.0), 1, Some(0)), 3, "the least that keeps the drive at work");
     assert_eq!(slots(LocalDrive { slots: Some(99), ..drive(1, 1.0) }, 1, Some(0)), 99, "the given number");
+}
+
+#[test]
+fn processes_of_a_machine_share_the_room_for_local_slots() {
+    let (folder, dataset) = small();
+    let room = |processes| {
+        let options = LoaderBuilder::default().dataset(dataset.clone()).dataset_path(folder.path()).batch_size(1);
+        let options = options.drive(DriveSpec::Local(LocalDrive::default())).local_world_size(processes);
+        RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}")).slot_room
+    };
+    // The available memory changes from call to call.
+    let (alone, shared) = (room(1), room(8));
+    assert!(shared < alone / 4 && shared > alone / 16, "{alone} {shared}");
 }

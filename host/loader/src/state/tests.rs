@@ -8,6 +8,7 @@ fn state() -> LoaderState {
         dataset: "ab".into(),
         program: "12".into(),
         pipeline: Some(Pipeline::imagenet_train()),
+        buckets: Vec::new(),
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
@@ -27,6 +28,15 @@ fn another_number_of_ranks_may_go_on_from_a_prefix_only() {
     assert_eq!(state().check_fits(&fresh, 10), Ok(()));
     let scattered = LoaderState { delivered: vec![0, 9], strategy: Strategy::Mte, ..state() };
     assert!(matches!(scattered.check_fits(&fresh, 10), Err(StateError::Ranks { saved: 2, actual: 1, .. })));
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
+        let of_one_rank = LoaderState { strategy, ..state() };
+        assert!(matches!(of_one_rank.check_fits(&fresh, 10), Err(StateError::Ranks { .. })), "{strategy}");
+        let of_all = LoaderState { world: 1, ..of_one_rank.clone() };
+        let two = LoaderState { world: 2, ..fresh.clone() };
+        assert_eq!(of_all.check_fits(&two, 10), Ok(()), "{strategy}");
+        let at_the_end = LoaderState { delivered: vec![], ..of_one_rank };
+        assert_eq!(at_the_end.check_fits(&fresh, 10), Ok(()), "{strategy}");
+    }
     assert_eq!(scattered.check_fits(&LoaderState { world: 2, ..fresh }, 10), Ok(()));
 }
 
@@ -58,7 +68,7 @@ fn every_difference_is_named() {
     let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
     let message = other.check_fits(&state(), 10).unwrap_err().to_string();
     let expected =
-        "with batch size 9, this run has 10; corrupt-sample policy Fail, this run has Skip: a run resumes only";
+        "with batch size 9, this run has 10; corrupt-sample policy fail, this run has skip: a run resumes only";
     assert!(message.contains(expected), "{message}");
 }
 

@@ -40,6 +40,8 @@ struct Shelf {
     asked: AtomicUsize,
     ready: AtomicUsize,
     gate: ReadyGate,
+    /// Free buffers when the run ended.
+    free_at_end: OnceLock<usize>,
 }
 
 /// Holds threads back until it opens.
@@ -84,6 +86,10 @@ impl DeliveryTarget for OwnTarget {
 
     fn accepts_slots(&self) -> bool {
         false
+    }
+
+    fn end(&self) {
+        self.0.free_at_end.set(self.free()).expect("a run ends once");
     }
 
     fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>> {
@@ -155,7 +161,8 @@ fn target(act: Act) -> (impl Fn(BufferNeed) -> Made + Send + Sync + 'static, She
         let words = need.bytes.div_ceil(size_of::<u64>());
         let buffers = Mutex::new(vec![vec![0; words]; need.count]);
         let (asked, ready) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let shelf = Arc::new(Shelf { need, act, buffers, asked, ready, gate: ReadyGate::default() });
+        let (gate, free_at_end) = (ReadyGate::default(), OnceLock::new());
+        let shelf = Arc::new(Shelf { need, act, buffers, asked, ready, gate, free_at_end });
         place.set(shelf.clone()).expect("a loader makes one target");
         Ok(Arc::new(OwnTarget(shelf)))
     };
@@ -226,6 +233,22 @@ fn a_target_that_fails_ends_the_run_when_the_batch_is_due() {
     drop(loader);
     let shelf = made.get().unwrap().clone();
     assert_eq!(shelf.buffers.lock().unwrap().len(), shelf.need.count, "every buffer came back");
+}
+
+#[test]
+fn a_target_learns_of_the_end_when_only_the_consumer_has_buffers() {
+    let folder = cifar();
+    let (make, made) = target(Act::Pass);
+    let mut loader = loader(&folder).deliver_to(make).build().unwrap();
+    let (shelf, progress) = (made.get().unwrap().clone(), loader.progress());
+    let kept = loader.next().unwrap().unwrap();
+    while progress.snapshot().ready == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(shelf.free_at_end.get(), None);
+    drop(loader);
+    assert_eq!(shelf.free_at_end.get(), Some(&(shelf.need.count - 1)), "batches that nobody got have gone");
+    assert_eq!((kept.len(), progress.state().delivered, progress.report().images), (8, vec![0], 8));
 }
 
 #[test]

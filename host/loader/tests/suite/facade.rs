@@ -2,11 +2,12 @@
 
 use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::{
-    Batch, BatchMemory, BufferNeed, CorruptPolicy, DType, Dataset, DeliveryError, DeliveryTarget, Digest, DriveError,
-    DriveSpec, Field, FieldError, FieldKind, FieldView, Host, ImageLayout, LastBatch, Limits, Loader, LoaderBuilder,
-    LoaderError, LoaderErrorKind, LoaderOptions, LoaderState, LocalDrive, MaxCorrupt, Normalize, OpenError, Outcome,
-    Pipeline, PipelineError, Plan, PlanError, ProgramError, Progress, ProgressHandle, Report, SampleRecord,
-    SharedField, StateError, Stopper, Strategy, Unavailable, open_dataset, pixels,
+    Batch, BatchMemory, BufferNeed, ControllerState, CorruptPolicy, DType, Dataset, DeliveryError, DeliveryTarget,
+    Digest, DriveError, DriveSpec, Field, FieldError, FieldKind, FieldView, Host, HostError, HostIdentity, ImageLayout,
+    KernelController, KernelNamespace, LastBatch, Limits, Loader, LoaderBuilder, LoaderError, LoaderErrorKind,
+    LoaderOptions, LoaderState, LocalDrive, MaxCorrupt, Normalize, OpenError, Outcome, Pipeline, PipelineError, Plan,
+    PlanError, ProgramError, Progress, ProgressHandle, Report, SampleRecord, SharedField, StateError, Stopper,
+    Strategy, Unavailable, open_dataset, pixels,
 };
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -146,6 +147,7 @@ fn every_type_has_a_debug_form() {
     )>();
     is_debug::<(DriveError, OpenError, DeliveryError, PlanError, StateError, ProgramError, PipelineError, Unavailable)>(
     );
+    is_debug::<(HostError, HostIdentity, KernelController, KernelNamespace, ControllerState)>();
     is_debug::<(Box<dyn DeliveryTarget>, Box<dyn BatchMemory>, BufferNeed, Normalize)>();
     let shown = format!("{:?}", Loader::builder().seed(4711));
     assert!(shown.contains("4711"), "{shown}");

@@ -2,9 +2,10 @@
 
 use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::{
-    Batch, DType, Field, FieldError, FieldKind, ImageLayout, LoaderBuilder, LoaderError, LoaderErrorKind, Normalize,
-    SharedField,
+    Batch, DType, Digest, Field, FieldError, FieldKind, ImageLayout, LoaderBuilder, LoaderError, LoaderErrorKind,
+    Normalize, SharedField,
 };
+use std::collections::BTreeMap;
 
 fn first(builder: LoaderBuilder) -> Batch {
     builder.build().and_then(|mut loader| loader.next().expect("a batch")).unwrap_or_else(|error| panic!("{error}"))
@@ -61,6 +62,30 @@ fn fields_beside_the_dataset_follow_their_samples() {
     assert_eq!(seen, SAMPLES);
     let error = loader(&folder).field(Field::label(), vec![0; 7]).build().unwrap_err();
     assert_eq!(error.kind(), LoaderErrorKind::Configuration);
+}
+
+/// Digests of a whole run: of the images, and of each other field.
+fn digests(builder: LoaderBuilder) -> (String, BTreeMap<String, String>) {
+    let mut digest = Digest::default();
+    for batch in builder.build().unwrap_or_else(|error| panic!("{error}")) {
+        digest.update(&batch.unwrap()).unwrap();
+    }
+    (digest.unordered(), digest.fields())
+}
+
+#[test]
+fn a_value_changes_the_digest_of_its_field_and_no_other() {
+    let folder = cifar();
+    let mut values: Vec<u8> = (0..SAMPLES as i64).flat_map(i64::to_ne_bytes).collect();
+    let number = Field { name: "number".into(), kind: FieldKind::Vector, ..Field::label() };
+    let of = |values: &[u8]| digests(loader(&folder).field(number.clone(), values.to_vec()));
+    let (images, fields) = of(&values);
+    assert_eq!(fields.keys().collect::<Vec<_>>(), ["label", "number"]);
+    assert_eq!(of(&values), (images.clone(), fields.clone()));
+    values[8] += 1;
+    let (same_images, changed) = of(&values);
+    assert_eq!((same_images, &changed["label"]), (images, &fields["label"]));
+    assert_ne!(changed["number"], fields["number"]);
 }
 
 #[test]

@@ -23,6 +23,15 @@ impl SampleFetcher {
         Self { pipeline: compiled(program), limits: program.limits, reader: SampleReader::default() }
     }
 
+    /// Fetches for another program from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the pipeline is invalid.
+    pub fn change_program(&mut self, program: &Program) {
+        (self.pipeline, self.limits) = (compiled(program), program.limits);
+    }
+
     /// Reads what preparing these samples needs, with a read of each in flight. Leaves a sample empty if that fails for
     /// any reason, even a panic: the preparer then reads the sample itself, and judges the failure.
     ///

@@ -1,252 +1,34 @@
 //! Fields from a table in a text file: comma-separated values with a line of names.
 
-use super::{FieldsError, SampleFields, VALUE_BYTES_MAX, vector};
-use crate::{CLASSES_MAX, Dataset};
+use super::rows::Rows;
+use super::{FieldsError, SampleFields};
+use crate::Dataset;
 use csv::{ByteRecord, Position, ReaderBuilder, Trim};
-use ddlp_pixels::{DType, Field, LABEL};
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-/// Largest whole number that a table may have: all of them up to this one are different as f64.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-
-impl SampleFields {
-    /// Reads fields from a table with comma-separated values. The first line names the columns. The first column names
-    /// the sample, with or without the extension of its file; each other column is a field.
-    ///
-    /// Columns of whole numbers give int64, others float32. A cell may have several numbers, separated by spaces: the
-    /// field is then a vector. The column `label` has class indices or names of classes. If every name is one of the
-    /// dataset's classes, it stands for that class; otherwise the names in the table are the classes, sorted byte by
-    /// byte. Lines about other samples are left out.
-    ///
-    /// # Errors
-    ///
-    /// [`FieldsError`] says in which line what is wrong, or which sample has no line.
-    pub fn read(path: &Path, dataset: &dyn Dataset) -> Result<Self, FieldsError> {
-        Table { path, dataset }.read()
+/// Reads fields from a table.
+pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, FieldsError> {
+    let unreadable = |source| FieldsError::Unreadable { path: path.into(), source };
+    let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_path(path).map_err(unreadable)?;
+    let header = reader.headers().map_err(unreadable)?.clone();
+    let mut rows = Rows::new(path, "line", dataset, header.iter(), 1)?;
+    let mut record = ByteRecord::new();
+    while reader.read_byte_record(&mut record).map_err(unreadable)? {
+        let line = record.position().map_or(0, Position::line);
+        let cells: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
+        let cells = cells.map_err(|_| rows.wrong(line, "the line is not UTF-8: save the table as UTF-8"))?;
+        rows.take(line, cells[0], &cells[1..])?;
     }
-}
-
-/// A table that is read for a dataset.
-struct Table<'t> {
-    path: &'t Path,
-    dataset: &'t dyn Dataset,
-}
-
-/// A column that is read. Numbers are kept as f64, labels as positions in `texts`.
-struct ColumnReading {
-    name: String,
-    /// Numbers in a cell; `None` before the first line.
-    width: Option<usize>,
-    numbers: Vec<f64>,
-    is_whole: bool,
-}
-
-/// Labels as a table has them: each text once, with its position.
-#[derive(Default)]
-struct Texts {
-    positions: HashMap<String, usize>,
-}
-
-impl Table<'_> {
-    fn read(&self) -> Result<SampleFields, FieldsError> {
-        let mut reader = ReaderBuilder::new()
-            .trim(Trim::All)
-            .comment(Some(b'#'))
-            .from_path(self.path)
-            .map_err(|source| self.unreadable(source))?;
-        let header = reader.headers().map_err(|source| self.unreadable(source))?.clone();
-        if header.len() < 2 {
-            return Err(self.line(1, "the first line must name at least two columns: the sample's name, and a field"));
-        }
-        let samples = self.dataset.len();
-        let mut columns: Vec<_> = header.iter().skip(1).map(ColumnReading::new).collect();
-        let (mut texts, mut names) = (Texts::default(), Names::new(self.dataset));
-        let mut has = vec![false; samples as usize];
-        let mut record = ByteRecord::new();
-        while reader.read_byte_record(&mut record).map_err(|source| self.unreadable(source))? {
-            let line = record.position().map_or(0, Position::line);
-            let Some(index) = names.find(self.text(line, &record[0])?) else { continue };
-            if std::mem::replace(&mut has[index as usize], true) {
-                return Err(self.line(line, format!("sample {} has a line before this one", self.dataset.name(index))));
-            }
-            for (column, cell) in columns.iter_mut().zip(record.iter().skip(1)) {
-                let cell = self.text(line, cell)?;
-                column.take(index, samples, cell, &mut texts).map_err(|what| {
-                    let what = format!("column {:?}: {what}", column.name);
-                    self.line(line, what)
-                })?;
-            }
-        }
-        self.check_whole(&has)?;
-        let mut fields = SampleFields::default();
-        for column in columns {
-            if column.name == LABEL {
-                fields.classes = texts.finish(self.dataset.classes(), &mut |labels, classes| {
-                    let values = column.numbers.iter().flat_map(|&at| labels[at as usize].to_ne_bytes()).collect();
-                    fields.add(samples, Field::label(), Arc::new(values)).map(|()| classes)
-                })?;
-            } else {
-                let (field, values) = column.finish();
-                fields.add(samples, field, Arc::new(values))?;
-            }
-        }
-        Ok(fields)
-    }
-
-    /// Checks that every sample has a line.
-    fn check_whole(&self, has: &[bool]) -> Result<(), FieldsError> {
-        let Some(first) = has.iter().position(|&has| !has) else { return Ok(()) };
-        let count = has.iter().filter(|&&has| !has).count() as u64;
-        let (path, first, samples) = (self.path.into(), self.dataset.name(first as u64), has.len() as u64);
-        Err(FieldsError::MissingSamples { path, count, samples, first })
-    }
-
-    fn text<'c>(&self, line: u64, cell: &'c [u8]) -> Result<&'c str, FieldsError> {
-        std::str::from_utf8(cell).map_err(|_| self.line(line, "the line is not UTF-8: save the table as UTF-8"))
-    }
-
-    fn unreadable(&self, source: csv::Error) -> FieldsError {
-        FieldsError::Unreadable { path: self.path.into(), source }
-    }
-
-    fn line(&self, line: u64, what: impl Into<String>) -> FieldsError {
-        FieldsError::Line { path: self.path.into(), line, what: what.into() }
-    }
-}
-
-impl ColumnReading {
-    fn new(name: &str) -> Self {
-        Self { name: name.into(), width: None, numbers: Vec::new(), is_whole: true }
-    }
-
-    /// Takes the cell of a sample. The error says what is wrong with it.
-    fn take(&mut self, index: u64, samples: u64, cell: &str, texts: &mut Texts) -> Result<(), String> {
-        let is_label = self.name == LABEL;
-        let width = if is_label { 1 } else { cell.split_ascii_whitespace().count() };
-        if cell.is_empty() {
-            return Err("the cell is empty: write nan for a number that is missing".into());
-        }
-        let expected = *self.width.get_or_insert(width);
-        if width != expected {
-            return Err(format!("the cell has {width} numbers, the first one {expected}"));
-        }
-        if self.numbers.is_empty() {
-            let numbers = (samples as usize).checked_mul(width).filter(|_| width * 8 <= VALUE_BYTES_MAX);
-            let numbers = numbers.ok_or("the cell has too many numbers")?;
-            self.numbers.try_reserve_exact(numbers).map_err(|_| "the system refuses memory for the column")?;
-            self.numbers.resize(numbers, 0.0);
-        }
-        let place = &mut self.numbers[index as usize * width..][..width];
-        if is_label {
-            place[0] = texts.position(cell)? as f64;
-            return Ok(());
-        }
-        for (number, text) in place.iter_mut().zip(cell.split_ascii_whitespace()) {
-            *number = text.parse().map_err(|_| format!("{text:?} is not a number; only labels may be words"))?;
-            self.is_whole &= is_whole(text);
-            if number.is_finite() && number.abs() > WHOLE_MAX && is_whole(text) {
-                return Err(format!("{text} has more digits than a table of numbers keeps"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the field and its values.
-    fn finish(self) -> (Field, Vec<u8>) {
-        let width = self.width.unwrap_or(1);
-        let shape = if width == 1 { Vec::new() } else { vec![width as u32] };
-        if self.is_whole {
-            let values = self.numbers.iter().flat_map(|&number| (number as i64).to_ne_bytes()).collect();
-            (vector(&self.name, DType::I64, shape), values)
-        } else {
-            let values = self.numbers.iter().flat_map(|&number| (number as f32).to_ne_bytes()).collect();
-            (vector(&self.name, DType::F32, shape), values)
-        }
-    }
-}
-
-/// Returns whether a number is written as a whole one.
-fn is_whole(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-impl Texts {
-    fn position(&mut self, text: &str) -> Result<usize, String> {
-        if let Some(&position) = self.positions.get(text) {
-            return Ok(position);
-        }
-        let position = self.positions.len();
-        if position == CLASSES_MAX {
-            return Err(format!("there are more than {CLASSES_MAX} labels"));
-        }
-        self.positions.insert(text.into(), position);
-        Ok(position)
-    }
-
-    /// Calls `add` with the label of each position, and the names of the classes if the table has them. Returns what
-    /// `add` returns.
-    fn finish<E>(
-        &self,
-        classes: &[String],
-        add: &mut impl FnMut(Vec<i64>, Option<Vec<String>>) -> Result<Option<Vec<String>>, E>,
-    ) -> Result<Option<Vec<String>>, E> {
-        let mut texts = vec![""; self.positions.len()];
-        self.positions.iter().for_each(|(text, &position)| texts[position] = text);
-        let own: HashMap<&str, i64> = classes.iter().map(String::as_str).zip(0..).collect();
-        if let Some(labels) = texts.iter().map(|text| own.get(text).copied()).collect() {
-            return add(labels, None);
-        }
-        if let Some(labels) = texts.iter().map(|text| text.parse().ok()).collect() {
-            return add(labels, None);
-        }
-        let mut sorted = texts.clone();
-        sorted.sort_unstable();
-        let labels = texts.iter().map(|text| sorted.binary_search(text).expect("it is one of them") as i64).collect();
-        add(labels, Some(sorted.into_iter().map(str::to_owned).collect()))
-    }
-}
-
-/// Finds samples by their names.
-struct Names {
-    by_name: HashMap<String, u64>,
-    /// Whether a name in the table may lack the extension. Decided by the first line that names a sample.
-    by_stem: Option<HashMap<String, u64>>,
-    has_found: bool,
-}
-
-impl Names {
-    fn new(dataset: &dyn Dataset) -> Self {
-        let by_name = (0..dataset.len()).map(|index| (dataset.name(index), index)).collect();
-        Self { by_name, by_stem: None, has_found: false }
-    }
-
-    fn find(&mut self, name: &str) -> Option<u64> {
-        if let Some(by_stem) = &self.by_stem {
-            return by_stem.get(name).copied();
-        }
-        let found = self.by_name.get(name).copied();
-        if found.is_some() || self.has_found {
-            self.has_found = true;
-            return found;
-        }
-        let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned();
-        let by_stem: HashMap<_, _> = self.by_name.iter().map(|(name, &index)| (stem(name), index)).collect();
-        let found = by_stem.get(name).copied();
-        if found.is_some() && by_stem.len() == self.by_name.len() {
-            self.by_stem = Some(by_stem);
-        }
-        found
-    }
+    rows.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::FieldTable;
     use super::*;
     use crate::folder::Folder;
     use crate::samples::write_folder;
+    use ddlp_pixels::DType;
     use std::fs;
     use tempfile::TempDir;
 
@@ -298,6 +80,21 @@ mod tests {
     fn names_may_lack_the_extension() {
         let table = "name,age\nclass0/0000,1\nclass0/0001,2\nclass1/0000,3\nclass1/0001,4\n";
         assert_eq!(whole(&read(table).unwrap(), 0, 2), 3);
+        // Names with and without the extension are not mixed, whichever comes first.
+        let mixed = ["class0/0000,1\nclass0/0001.jpg,2\n", "x,0\nclass0/0001.jpg,2\nclass0/0000,1\n"];
+        for lines in mixed {
+            assert!(read(&format!("name,age\n{lines}")).unwrap_err().contains("no line for 3 of the 4"));
+        }
+    }
+
+    #[test]
+    fn names_without_the_extension_that_two_samples_share_are_not_theirs() {
+        let (root, _) = folder();
+        fs::copy(root.path().join("class0/0000.jpg"), root.path().join("class0/0000.png")).unwrap();
+        let table = root.path().join("table.csv");
+        fs::write(&table, "name,age\nclass0/0000,1\nclass0/0001,2\nclass1/0000,3\nclass1/0001,4\n").unwrap();
+        let error = SampleFields::read(&table, &Folder::open(root.path()).unwrap()).unwrap_err();
+        assert!(matches!(error, FieldsError::MissingSamples { count: 5, .. }), "{error}");
     }
 
     #[test]
@@ -317,10 +114,104 @@ mod tests {
     }
 
     #[test]
+    fn all_names_in_a_table_are_classes_and_of_a_prediction_only_the_first_word() {
+        let table = "ImageId,PredictionString\nclass0/0000,n02 1 2 3 4\nclass0/0001,n01 5 6 7 8 n09 1 1 1 1\n\
+                     class1/0000,n02 1 2 3 4\nother,n03 1 2 3 4\nclass1/0001,n04 1 2 3 4\n";
+        let fields = read(table).unwrap();
+        assert_eq!(fields.fields().map(|field| &*field.name).collect::<Vec<_>>(), ["label"]);
+        assert_eq!(fields.classes().unwrap(), ["n01", "n02", "n03", "n04"]);
+        assert_eq!((0..4).map(|index| whole(&fields, 0, index)).collect::<Vec<_>>(), [1, 0, 1, 3]);
+    }
+
+    #[test]
+    fn labels_of_other_lines_change_no_classes_of_the_dataset_and_no_numbers() {
+        let labels = |label: &str| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
+            let lines: String = names.iter().map(|name| format!("{name},{label}\n")).collect();
+            let fields = read(&format!("name,label\nother,zebra\n{lines}")).unwrap();
+            (whole(&fields, 0, 0), fields.classes().is_some())
+        };
+        assert_eq!((labels("class1"), labels("7")), ((1, false), (7, false)));
+    }
+
+    #[test]
+    fn columns_of_the_same_name_are_one_vector() {
+        let table = "name,on,x,on\nclass0/0000,1,0.5,0\nclass0/0001,0,1,-1\nclass1/0000,1,2,1\nclass1/0001,0,3,7\n";
+        let fields = read(table).unwrap();
+        let described: Vec<_> = fields.fields().map(|field| (&*field.name, field.dtype, field.shape.clone())).collect();
+        assert_eq!(described, [("on", DType::I64, vec![2]), ("x", DType::F32, vec![])]);
+        assert_eq!(fields.value(0, 1), [0i64.to_ne_bytes(), (-1i64).to_ne_bytes()].as_flattened());
+    }
+
+    #[test]
+    fn several_labels_are_a_float_for_each_class() {
+        let labels = |labels: [&str; 5]| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001", "other"];
+            let lines: String = names.iter().zip(labels).map(|(name, label)| format!("{name},{label}\n")).collect();
+            let fields = read(&format!("name,labels\n{lines}")).unwrap();
+            (0..4).map(|index| floats(&fields, 0, index)).collect::<Vec<_>>()
+        };
+        // The folder's two classes, by their names and by their numbers.
+        let expected = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [0.0, 1.0]];
+        assert_eq!(labels(["class0", "class1 class0", "", "class1", "?"]), expected);
+        assert_eq!(labels(["0", "1 0 1", "", "1", "1"]), expected);
+        // The table has class names of its own. One of them occurs only in a line about another sample.
+        let expected = [[0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]];
+        assert_eq!(labels(["no finding", "mass | no finding", "", "mass", "x"]), expected);
+        assert_eq!(labels(["3", "", "", "0", ""]), [[0.0, 0.0, 0.0, 1.0], [0.0; 4], [0.0; 4], [1.0, 0.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn several_labels_name_the_classes_unless_the_dataset_or_the_column_label_does() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("1.jpg"), "x").unwrap();
+        let (folder, table) = (Folder::open(root.path()).unwrap(), root.path().join("table.csv"));
+        let classes = |text: &str| {
+            fs::write(&table, text).unwrap();
+            SampleFields::read(&table, &folder).unwrap().classes().map(|classes| classes.join(" "))
+        };
+        assert_eq!(classes("name,labels\n1.jpg,red round\n").unwrap(), "red round");
+        for both in ["label,labels\n1.jpg,apple,red round\n", "labels,label\n1.jpg,red round,apple\n"] {
+            assert_eq!(classes(&format!("name,{both}")).unwrap(), "apple");
+        }
+    }
+
+    #[test]
+    fn a_table_in_memory_gives_what_the_same_file_gives() {
+        let text = "name,age,box,label\nclass1/0000,3,0.5 1,b\nclass0/0000,1,0 0,a\nclass0/0001,2,1 1,b\n\
+                    other,5,1 1,c\nclass1/0001,4,2 2,a\n";
+        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let rows: Vec<_> = lines.collect();
+        let cells = |at: usize| rows.iter().map(|row| row[at].clone()).collect();
+        let columns = (1..4).map(|at| (header[at].clone(), cells(at))).collect();
+        let mut table = FieldTable { path: "the table".into(), names: cells(0), columns };
+        let (_root, folder) = folder();
+        let (found, expected) = (SampleFields::from_table(&table, &folder).unwrap(), read(text).unwrap());
+        assert!(found.fields().eq(expected.fields()) && found.classes() == expected.classes());
+        for (field, index) in (0..3).flat_map(|field| (0..4).map(move |index| (field, index))) {
+            assert_eq!(found.value(field, index), expected.value(field, index));
+        }
+        table.columns[0].1[2] = "old".into();
+        let error = SampleFields::from_table(&table, &folder).unwrap_err().to_string();
+        assert!(error.starts_with("the table, row 2: column \"age\""), "{error}");
+        table.names.pop();
+        table.columns.iter_mut().for_each(|(_, cells)| drop(cells.pop()));
+        table.columns[0].1[2] = "2".into();
+        let error = SampleFields::from_table(&table, &folder).unwrap_err().to_string();
+        assert!(error.contains("the table has no row for 1 of the 4 samples"), "{error}");
+        table.columns[1].1.pop();
+        let error = SampleFields::from_table(&table, &folder).unwrap_err().to_string();
+        assert!(error.contains("\"box\"") && error.contains("3 cells, but the table has 4 rows"), "{error}");
+        let error = SampleFields::read(Path::new("x.parquet"), &folder).unwrap_err().to_string();
+        assert!(error.contains("only ddlp.Loader in Python reads"), "{error}");
+    }
+
+    #[test]
     fn a_table_that_does_not_fit_says_where_and_why() {
         let all = "class0/0000,1\nclass0/0001,2\nclass1/0000,3\n";
         for (text, part) in [
-            ("name\nclass0/0000\n".to_string(), "line 1: the first line must name"),
+            ("name\nclass0/0000\n".to_string(), "line 1: at least two columns are needed"),
             (format!("name,age\n{all}"), "no line for 1 of the 4 samples, such as class1/0001.jpg"),
             (format!("name,age\n{all}class0/0001,5\n"), "line 5: sample class0/0001.jpg has a line before"),
             (format!("name,age\n{all}class1/0001,old\n"), "line 5: column \"age\": \"old\" is not a number"),
@@ -329,7 +220,10 @@ mod tests {
             (format!("name,age\n{all}class1/0001\n"), "found record with 1 field"),
             (format!("name,age\n{all}class1/0001,99999999999999999999\n"), "more digits"),
             (format!("name,image\n{all}class1/0001,1\n"), "field \"image\": the prepared image"),
-            (format!("name,age,age\n{}class1/0001,1,1\n", all.replace('\n', ",0\n")), "another field has this name"),
+            (format!("name,label,label\n{all}"), "line 1: two columns have labels for the field \"label\""),
+            (format!("name,label,PredictionString\n{all}"), "line 1: two columns have labels"),
+            (format!("name,labels\n{all}class1/0001,-1 4\n"), "label -1 does not lie between 0 and"),
+            (format!("name,labels\n{all}class1/0001,300000\n"), "too many classes for a vector: 300001"),
         ] {
             let error = read(&text).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -66,14 +66,15 @@ pub enum FormatError {
     },
     /// A checksum of the index is wrong.
     #[error(
-        "checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed",
+        "checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed; copy the pack \
+         again, or make it anew",
         .path.display()
     )]
     Checksum {
         /// The pack.
         path: PathBuf,
         /// The part concerned.
-        part: Part,
+        part: IndexPart,
         /// The CRC32C in the file.
         stored: u32,
         /// The CRC32C of the bytes.
@@ -99,16 +100,16 @@ pub enum FormatError {
         /// The pack.
         path: PathBuf,
         /// The part concerned.
-        part: Part,
+        part: IndexPart,
         /// The problem.
         problem: String,
     },
 }
 
-/// A part of a pack, as messages name it.
+/// A part of a pack beside its samples, as messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Part {
+pub enum IndexPart {
     /// The first block.
     Superblock,
     /// The index records.
@@ -123,34 +124,35 @@ pub enum Part {
     Unknown(u32),
 }
 
-impl Part {
-    pub(super) const KNOWN: [Part; 4] = [Part::Records, Part::Labels, Part::Names, Part::Classes];
+impl IndexPart {
+    pub(super) const KNOWN: [IndexPart; 4] =
+        [IndexPart::Records, IndexPart::Labels, IndexPart::Names, IndexPart::Classes];
 
     pub(super) fn code(self) -> u32 {
         match self {
-            Part::Superblock => 0,
-            Part::Records => 1,
-            Part::Labels => 2,
-            Part::Names => 3,
-            Part::Classes => 4,
-            Part::Unknown(code) => code,
+            IndexPart::Superblock => 0,
+            IndexPart::Records => 1,
+            IndexPart::Labels => 2,
+            IndexPart::Names => 3,
+            IndexPart::Classes => 4,
+            IndexPart::Unknown(code) => code,
         }
     }
 
     pub(super) fn from_code(code: u32) -> Self {
-        Part::KNOWN.into_iter().find(|part| part.code() == code).unwrap_or(Part::Unknown(code))
+        IndexPart::KNOWN.into_iter().find(|part| part.code() == code).unwrap_or(IndexPart::Unknown(code))
     }
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for IndexPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Part::Superblock => f.write_str("superblock"),
-            Part::Records => f.write_str("records section"),
-            Part::Labels => f.write_str("labels section"),
-            Part::Names => f.write_str("names section"),
-            Part::Classes => f.write_str("classes section"),
-            Part::Unknown(code) => write!(f, "section {code}"),
+            IndexPart::Superblock => f.write_str("superblock"),
+            IndexPart::Records => f.write_str("records section"),
+            IndexPart::Labels => f.write_str("labels section"),
+            IndexPart::Names => f.write_str("names section"),
+            IndexPart::Classes => f.write_str("classes section"),
+            IndexPart::Unknown(code) => write!(f, "section {code}"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The index of a pack on disk: the superblock's layout, and access to records and names through it.
 
-use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES, pieces};
+use super::format::{BLOCK_BYTES, FormatError, IndexPart, RECORD_BYTES, pieces};
 use super::record::{IndexRecord, RecordProblem};
 use super::store::Store;
 use super::superblock::{PackLayout, SuperblockProblem};
@@ -74,7 +74,7 @@ impl Index {
     pub(super) fn record_bytes(&self, index: u64) -> io::Result<[u8; RECORD_BYTES]> {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
-        let start = self.layout.section(Part::Records).offset + index * RECORD_BYTES as u64;
+        let start = self.layout.section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
         self.file.read(start, &mut bytes)?;
         Ok(bytes)
     }
@@ -92,7 +92,7 @@ impl Index {
     /// section's checksum is wrong: only then is it known.
     pub(super) fn read_section<T>(
         &self,
-        part: Part,
+        part: IndexPart,
         new: impl Fn() -> T,
         mut take: impl FnMut(&mut T, &[u8]) -> io::Result<()>,
     ) -> Result<T, FormatError> {
@@ -114,7 +114,7 @@ impl Index {
 
     /// Returns the name of a sample, or the problem with it.
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
-        let start = self.layout.section(Part::Names).offset + record.name_offset;
+        let start = self.layout.section(IndexPart::Names).offset + record.name_offset;
         let (stored, mut bytes) = (record.name_crc32c, vec![0; record.name_length as usize]);
         let judged = self.file.read_judged(|| {
             self.file.read(start, &mut bytes)?;
@@ -132,7 +132,7 @@ impl Index {
     }
 
     /// Returns the error for a part whose contents are wrong though its checksum fits.
-    pub(super) fn malformed(&self, part: Part, problem: String) -> FormatError {
+    pub(super) fn malformed(&self, part: IndexPart, problem: String) -> FormatError {
         FormatError::Malformed { path: self.file.path().to_owned(), part, problem }
     }
 
@@ -157,8 +157,8 @@ fn superblock_error(path: &Path, found: u64, problem: SuperblockProblem) -> Form
         SuperblockProblem::Version(found) => FormatError::Version { path, found },
         SuperblockProblem::Length { expected } => FormatError::Length { path, expected, found },
         SuperblockProblem::Checksum { stored, computed } => {
-            FormatError::Checksum { path, part: Part::Superblock, stored, computed }
+            FormatError::Checksum { path, part: IndexPart::Superblock, stored, computed }
         }
-        SuperblockProblem::Malformed(problem) => FormatError::Malformed { path, part: Part::Superblock, problem },
+        SuperblockProblem::Malformed(problem) => FormatError::Malformed { path, part: IndexPart::Superblock, problem },
     }
 }

@@ -1,7 +1,7 @@
 //! The layout of a pack, planned before its samples are read; refuses sources that no pack can hold.
 
 use super::format::{
-    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
+    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, IndexPart, NAME_BYTES_MAX, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
 };
 use super::options::PackFormat;
 use super::report::PackError;
@@ -12,7 +12,7 @@ pub(super) struct PackPlan {
     pub(super) classes: Vec<u8>,
     pub(super) source_bytes: u64,
     /// Place and length of each section.
-    pub(super) sections: [(Part, u64, u64); 4],
+    pub(super) sections: [(IndexPart, u64, u64); 4],
     pub(super) data_offset: u64,
     /// Lower bound for the length of the file, as far as the source's list tells it.
     pub(super) least_bytes: u64,
@@ -38,13 +38,13 @@ impl PackPlan {
 
     fn place(samples: u64, names_bytes: u64, classes: Vec<u8>, source_bytes: u64, format: PackFormat) -> Option<Self> {
         let lengths = [
-            (Part::Records, samples.checked_mul(RECORD_BYTES as u64)?),
-            (Part::Labels, samples.checked_mul(4)?),
-            (Part::Names, names_bytes),
-            (Part::Classes, classes.len() as u64),
+            (IndexPart::Records, samples.checked_mul(RECORD_BYTES as u64)?),
+            (IndexPart::Labels, samples.checked_mul(4)?),
+            (IndexPart::Names, names_bytes),
+            (IndexPart::Classes, classes.len() as u64),
         ];
         let mut end = BLOCK_BYTES;
-        let mut sections = [(Part::Superblock, 0, 0); 4];
+        let mut sections = [(IndexPart::Superblock, 0, 0); 4];
         for (section, (part, length)) in sections.iter_mut().zip(lengths) {
             *section = (part, end, length);
             end = round_up(end.checked_add(length)?)?;

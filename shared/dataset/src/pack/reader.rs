@@ -2,7 +2,7 @@
 
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, Part, RECORD_BYTES};
+use super::format::{FormatError, IndexPart, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::records::{Records, ShortRecord};
@@ -205,7 +205,7 @@ impl Dataset for Pack {
         if self.records.is_some() {
             return 0..0;
         }
-        let start = self.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+        let start = self.layout().section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
         start..start + RECORD_BYTES as u64
     }
 
@@ -306,6 +306,10 @@ impl Dataset for Pack {
         "pack"
     }
 
+    fn rejected(&self) -> u64 {
+        self.records.as_ref().map_or(0, Records::rejected)
+    }
+
     fn export(&self) -> Option<&PackFile> {
         self.index.file.file()
     }
@@ -325,19 +329,19 @@ fn unless_damaged(records: Result<Records, FormatError>) -> Result<Option<Record
 
 fn read_labels(index: &Index) -> Result<Labels, FormatError> {
     let new = || (Labels::default(), LabelCheck::new(index.layout.classes));
-    let (labels, check) = index.read_section(Part::Labels, new, |(labels, check), piece| {
+    let (labels, check) = index.read_section(IndexPart::Labels, new, |(labels, check), piece| {
         check.take(piece);
         Ok(labels.append(piece)?)
     })?;
-    check.finish().map_err(|problem| index.malformed(Part::Labels, problem))?;
+    check.finish().map_err(|problem| index.malformed(IndexPart::Labels, problem))?;
     Ok(labels)
 }
 
 fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
     let new = || ClassNames::new(index.layout.classes);
-    let classes = index.read_section(Part::Classes, new, |classes, piece| {
+    let classes = index.read_section(IndexPart::Classes, new, |classes, piece| {
         classes.take(piece);
         Ok(())
     })?;
-    classes.finish().map_err(|problem| index.malformed(Part::Classes, problem))
+    classes.finish().map_err(|problem| index.malformed(IndexPart::Classes, problem))
 }

@@ -1,6 +1,6 @@
 //! One sample's entry in the index of a pack.
 
-use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
+use super::format::{BLOCK_BYTES, IndexPart, NAME_BYTES_MAX, RECORD_BYTES, seal};
 use super::superblock::PackLayout;
 use crate::SAMPLE_BYTES_MAX;
 use crate::forms::StoredForm;
@@ -244,7 +244,8 @@ impl IndexRecord {
             return Err(format!("{total} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
         }
         let name_end = self.name_offset.checked_add(self.name_length.into());
-        if self.name_length > NAME_BYTES_MAX || name_end.is_none_or(|end| end > layout.section(Part::Names).length) {
+        if self.name_length > NAME_BYTES_MAX || name_end.is_none_or(|end| end > layout.section(IndexPart::Names).length)
+        {
             return Err(format!(
                 "its name, {} bytes at {}, is not in the names section",
                 self.name_length, self.name_offset

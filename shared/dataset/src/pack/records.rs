@@ -1,6 +1,6 @@
 //! The records of a pack in memory, in a short form: 36 bytes instead of 64, without the samples' names.
 
-use super::format::{FormatError, Part, RECORD_BYTES};
+use super::format::{FormatError, IndexPart, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use crate::Header;
@@ -75,7 +75,7 @@ impl Records {
     /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap.
     pub(super) fn read(index: &Index) -> Result<Self, FormatError> {
         let new = || RecordsReading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
-        let reading = index.read_section(Part::Records, new, |reading, piece| {
+        let reading = index.read_section(IndexPart::Records, new, |reading, piece| {
             reading.records.try_reserve_exact(index.layout.samples as usize - reading.records.len())?;
             piece.as_chunks().0.iter().for_each(|record| reading.take(record));
             Ok(())
@@ -84,6 +84,11 @@ impl Records {
             None => Ok(Self(reading.records)),
             Some(problem) => Err(problem),
         }
+    }
+
+    /// Returns the number of samples that were rejected when they were packed.
+    pub(super) fn rejected(&self) -> u64 {
+        self.0.iter().filter(|record| matches!(record.verdict, StoredVerdict::Rejected(_))).count() as u64
     }
 
     /// # Panics
@@ -116,7 +121,7 @@ impl RecordsReading<'_> {
 
     fn checked(&mut self, bytes: &[u8; RECORD_BYTES]) -> Result<ShortRecord, FormatError> {
         let (sample, path) = (self.records.len() as u64, || self.index.file.path().to_owned());
-        let malformed = |problem| self.index.malformed(Part::Records, format!("sample {sample}: {problem}"));
+        let malformed = |problem| self.index.malformed(IndexPart::Records, format!("sample {sample}: {problem}"));
         let record = IndexRecord::parse(bytes, &self.index.layout).map_err(|problem| match problem {
             RecordProblem::UnknownForm(form) => FormatError::UnknownForm { path: path(), sample, form },
             RecordProblem::Damaged(problem) => malformed(problem),

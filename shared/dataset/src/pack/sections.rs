@@ -1,6 +1,6 @@
 //! Writing the index of a pack section by section, while the samples are written elsewhere in the file.
 
-use super::format::Part;
+use super::format::IndexPart;
 use super::superblock::Section;
 use crate::Identity;
 use crate::sample::IdentityHasher;
@@ -14,7 +14,7 @@ const GATHERED_BYTES: usize = 256 << 10;
 /// Writer for an extent of known place and length, from front to back.
 pub(super) struct SectionWriter<'f> {
     file: &'f File,
-    part: Part,
+    part: IndexPart,
     offset: u64,
     length: u64,
     written: u64,
@@ -30,7 +30,7 @@ pub(super) struct WrittenSection {
 }
 
 impl<'f> SectionWriter<'f> {
-    pub(super) fn new(file: &'f File, part: Part, offset: u64, length: u64) -> Self {
+    pub(super) fn new(file: &'f File, part: IndexPart, offset: u64, length: u64) -> Self {
         let (gathered, digest) = (Vec::with_capacity(GATHERED_BYTES.min(length as usize)), blake3::Hasher::new());
         Self { file, part, offset, length, written: 0, gathered, crc32c: 0, digest }
     }
@@ -63,7 +63,7 @@ impl<'f> SectionWriter<'f> {
     }
 }
 
-/// Returns the identity of a pack: a digest over the digests of its sections, in the order of [`Part::KNOWN`].
+/// Returns the identity of a pack: a digest over the digests of its sections, in the order of [`IndexPart::KNOWN`].
 pub(super) fn pack_identity(digests: impl IntoIterator<Item = [u8; 32]>) -> Identity {
     let mut hasher = IdentityHasher::new("ddlp pack 1");
     digests.into_iter().for_each(|digest| hasher.field(&digest));

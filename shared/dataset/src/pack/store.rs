@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Why [`Blocks`] could not read bytes: a kind for programs, and a message. Travels inside an [`io::Error`]
 /// ([`io::Error::other`]).
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BlocksError {
     /// The bytes are damaged where they are stored.
     #[error("{0}")]

@@ -1,6 +1,6 @@
 //! The first block of a pack: what the file holds, and where.
 
-use super::format::{BLOCK_BYTES, CLASS_NAME_BYTES_MAX, MAGIC, Part, RECORD_BYTES, SAMPLES_MAX, VERSION, seal};
+use super::format::{BLOCK_BYTES, CLASS_NAME_BYTES_MAX, IndexPart, MAGIC, RECORD_BYTES, SAMPLES_MAX, VERSION, seal};
 use crate::{CLASSES_MAX, Identity};
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
@@ -57,7 +57,7 @@ const _: () = assert!(size_of::<DiskSuperblock>() == BLOCK);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
     /// The part of the pack that the section is.
-    pub part: Part,
+    pub part: IndexPart,
     /// First byte, a multiple of [`BLOCK_BYTES`].
     pub offset: u64,
     /// Number of bytes, without the padding after them.
@@ -104,7 +104,7 @@ impl PackLayout {
     ///
     /// # Panics
     /// For a part that is not a section.
-    pub fn section(&self, part: Part) -> Section {
+    pub fn section(&self, part: IndexPart) -> Section {
         let found = self.sections.iter().find(|section| section.part == part);
         *found.expect("parse refuses a pack without it")
     }
@@ -212,13 +212,13 @@ impl PackLayout {
 
     /// Checks the counts against the lengths of the sections, which are bounded by the file.
     fn check_counts(&self) -> Result<(), String> {
-        for part in Part::KNOWN {
+        for part in IndexPart::KNOWN {
             let count = self.sections.iter().filter(|section| section.part == part).count();
             if count != 1 {
                 return Err(format!("it lists the {part} {count} times, expected once"));
             }
         }
-        let expect = |part: Part, each: u64| {
+        let expect = |part: IndexPart, each: u64| {
             let length = self.section(part).length;
             let expected = self.samples.checked_mul(each);
             if expected == Some(length) {
@@ -227,20 +227,20 @@ impl PackLayout {
                 Err(format!("the {part} has {length} bytes, which do not fit {} samples", self.samples))
             }
         };
-        expect(Part::Records, RECORD_BYTES as u64)?;
-        expect(Part::Labels, 4)?;
+        expect(IndexPart::Records, RECORD_BYTES as u64)?;
+        expect(IndexPart::Labels, 4)?;
         if self.samples == 0 {
             return Err("it counts no samples".to_owned());
         }
         if self.samples > SAMPLES_MAX {
             return Err(format!("it counts {} samples, at most {SAMPLES_MAX} are possible", self.samples));
         }
-        let (classes, length) = (u64::from(self.classes), self.section(Part::Classes).length);
+        let (classes, length) = (u64::from(self.classes), self.section(IndexPart::Classes).length);
         if self.classes as usize > CLASSES_MAX {
             return Err(format!("it counts {classes} classes, at most {CLASSES_MAX} are possible"));
         }
         if !(classes * 4..=classes * CLASS_BYTES_MAX).contains(&length) {
-            return Err(format!("the {} has {length} bytes, which do not fit {classes} classes", Part::Classes));
+            return Err(format!("the {} has {length} bytes, which do not fit {classes} classes", IndexPart::Classes));
         }
         Ok(())
     }
@@ -261,11 +261,11 @@ impl Section {
     }
 
     fn from_disk(disk: &DiskSection) -> Result<Self, String> {
-        let (part, flags) = (Part::from_code(disk.kind.get()), disk.flags.get());
+        let (part, flags) = (IndexPart::from_code(disk.kind.get()), disk.flags.get());
         if flags & !FLAG_REQUIRED != 0 {
             return Err(format!("flags {flags:#x} of the {part}: this program knows only bit 0"));
         }
-        if matches!(part, Part::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
+        if matches!(part, IndexPart::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
             return Err(format!("it requires {part}, which this program does not know: update the program"));
         }
         if disk.reserved.get() != 0 {

@@ -10,7 +10,7 @@ mod samples;
 
 use super::broken::Broken;
 use super::contents::{ClassNames, LabelCheck};
-use super::format::{BLOCK_BYTES, FormatError, Part, pieces};
+use super::format::{BLOCK_BYTES, FormatError, IndexPart, pieces};
 use super::index::Index;
 use super::reader::Pack;
 use super::report::LISTED_MAX;
@@ -194,14 +194,16 @@ fn check_sections(index: &Index, findings: &mut Findings, watch: &mut VerifyWatc
     for &section in &index.layout.sections {
         let checked = check_section(index, section, |piece| {
             match section.part {
-                Part::Labels => labels.take(piece),
-                Part::Classes => classes.take(piece),
+                IndexPart::Labels => labels.take(piece),
+                IndexPart::Classes => classes.take(piece),
                 _ => {}
             }
             watch.tick()
         });
         match findings.note(checked)? {
-            Some(digest) if !matches!(section.part, Part::Unknown(_)) => digests.push((section.part.code(), digest)),
+            Some(digest) if !matches!(section.part, IndexPart::Unknown(_)) => {
+                digests.push((section.part.code(), digest))
+            }
             _ => {}
         }
     }
@@ -213,7 +215,7 @@ fn check_sections(index: &Index, findings: &mut Findings, watch: &mut VerifyWatc
     if stored != computed {
         findings.add(Broken::Identity { stored, computed });
     }
-    for (part, said) in [(Part::Labels, labels.finish()), (Part::Classes, classes.finish().map(drop))] {
+    for (part, said) in [(IndexPart::Labels, labels.finish()), (IndexPart::Classes, classes.finish().map(drop))] {
         said.unwrap_or_else(|problem| findings.add(index.malformed(part, problem).into()));
     }
     Ok(())

@@ -5,6 +5,9 @@
 //!   whatever the case: sorted by the path of their folder first, by name second, both byte by byte (torchvision's
 //!   order).
 //! - A class without samples is an error, as it is for torchvision.
+//! - A root without folders whose files are images, such as ImageNet's validation images, is a *flat* folder: it has no
+//!   classes, its samples are sorted by name, and every label is 0. Labels may come from a file beside it
+//!   ([`SampleFields`](crate::SampleFields)).
 //! - Symbolic links are followed. A folder that contains itself through a link is entered once.
 //! - A dangling link, or anything else that is not a regular file, stays in the list, so that indices agree with
 //!   torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent. A file whose
@@ -55,12 +58,13 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
-    /// The root contains no folder.
+    /// The root contains neither a folder nor an image.
     #[error(
-        "{} has no class folders: an image folder has one folder per class, such as {}/cat/1.jpg",
-        .root.display(), .root.display()
+        "{} has neither class folders nor images: an image folder has one folder per class, such as {}/cat/1.jpg, or \
+         only images ({})",
+        .root.display(), .root.display(), EXTENSIONS.join(" ")
     )]
-    NoClasses {
+    NoSamples {
         /// The root.
         root: PathBuf,
     },
@@ -97,7 +101,7 @@ pub enum FolderError {
 pub struct Folder {
     files: Files,
     classes: Vec<String>,
-    /// Index of the first sample after each class.
+    /// Index of the first sample after each class; empty in a flat folder.
     class_ends: Vec<u64>,
     left_out: LeftOut,
     identity: Identity,
@@ -109,7 +113,10 @@ impl Folder {
         let unreadable = |source| FolderError::Unreadable { path: root.to_owned(), source };
         let files = Files::below(root).map_err(unreadable)?;
         let (names, beside) = scan::class_names(root)?;
-        let listings = scan::list_classes(root, &names)?;
+        let (listings, beside) = match names.is_empty() {
+            true => (vec![scan::list_flat(root)?], LeftOut::default()),
+            false => (scan::list_classes(root, &names)?, beside),
+        };
         let mut folder = Self {
             files,
             classes: names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
@@ -123,7 +130,9 @@ impl Folder {
         folder.files.make_room(samples, path_bytes).map_err(no_memory)?;
         for listing in listings {
             listing.files().for_each(|(path, stamp)| folder.files.add(path, stamp));
-            folder.class_ends.push(folder.files.len());
+            if !names.is_empty() {
+                folder.class_ends.push(folder.files.len());
+            }
             folder.left_out.append(listing.left_out);
         }
         folder.left_out.names.sort_unstable();

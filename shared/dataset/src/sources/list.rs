@@ -3,8 +3,9 @@
 //! - The first line names the columns. The column `path` has paths of files, relative to the folder of the list; the
 //!   column `label` has a class index or the name of a class. Other columns may hold anything.
 //! - Samples come in the order of the list. A file may appear more than once.
-//! - If all labels are numbers, they are indices, and the classes have no names. Otherwise the labels are the names of
-//!   the classes, sorted byte by byte. Without the column `label`, every label is 0.
+//! - If all labels are whole numbers, they are indices, and the classes have no names. If all are numbers, but not all
+//!   are indices, that is an error. Otherwise the labels are the names of the classes, sorted byte by byte. Without the
+//!   column `label`, every label is 0.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
 //!
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
@@ -107,7 +108,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
         ));
     };
     let label_at = column("label");
-    let (mut paths, mut labels, mut too_large) = (Vec::new(), Vec::new(), None);
+    let (mut paths, mut labels, mut too_large, mut no_index) = (Vec::new(), Vec::new(), None, None);
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(unreadable)? {
         let line = record.position().map_or(0, Position::line);
@@ -122,6 +123,9 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
             if too_large.is_none() && record[at].parse().is_ok_and(|label: usize| label >= CLASSES_MAX) {
                 too_large = Some((line, format!("label {} is not below {CLASSES_MAX}", &record[at])));
             }
+            if no_index.is_none() && record[at].parse::<usize>().is_err() {
+                no_index = Some((line, record[at].to_owned()));
+            }
             labels.push(record[at].to_owned());
         }
     }
@@ -131,6 +135,14 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
     // Names of classes may be any numbers.
     let are_numbers = labels.iter().all(|label| label.parse::<usize>().is_ok());
     if let Some((line, what)) = too_large.filter(|_| are_numbers) {
+        return Err(wrong(line, what));
+    }
+    // Such labels are mistakes rather than names, by which all classes would be numbered anew.
+    if let Some((line, label)) = no_index.filter(|_| labels.iter().all(|label| label.parse::<f64>().is_ok())) {
+        let what = format!(
+            "the label {label} is a number, but not a class index (a whole number from 0): correct it, or leave the \
+             line out"
+        );
         return Err(wrong(line, what));
     }
     Ok((paths, labels))
@@ -286,6 +298,8 @@ mod tests {
             ("path,label\nx.jpg,1\n,2\n", "line 3: the path is empty"),
             ("path,label\nx.jpg,\n", "line 2: the label is empty"),
             ("path,label\nx.jpg,9999999\n", "line 2: label 9999999 is not below"),
+            ("path,label\nx.jpg,3\ny.jpg,-1\n", "line 3: the label -1 is a number, but not a class index"),
+            ("path,label\nx.jpg,1.0\n", "line 2: the label 1.0 is a number, but not a class index"),
             ("path,label\nx.jpg\n", "cannot read the list"),
         ] {
             let error = list(text).1.map(|_| ()).unwrap_err().to_string();

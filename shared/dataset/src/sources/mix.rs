@@ -390,6 +390,10 @@ impl Dataset for Mix {
         self.datasets().map(Dataset::left_out).sum()
     }
 
+    fn rejected(&self) -> u64 {
+        self.datasets().map(Dataset::rejected).sum()
+    }
+
     fn left_out_names(&self) -> &[String] {
         &self.left_out_names
     }

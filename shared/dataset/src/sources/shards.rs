@@ -1,8 +1,10 @@
 //! WebDataset shards: tar archives in which consecutive members of the same key make a sample.
 //!
 //! - The key of a member is its path up to the first dot of its last component; the rest is its extension.
-//! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Other members are ignored.
-//!   A group with neither is not a sample; a group with only one of them is an error that names the key.
+//! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Of other members,
+//!   [`SampleFields`](crate::SampleFields) reads the numbers in `.json`; all others are ignored.
+//!   A group with neither is not a sample; a label without an image is an error that names the key. Either all samples
+//!   have a label or none has: every label is then 0.
 //! - Class names are the lines of `classes.txt` beside the shards; without that file, the numbers up to the largest
 //!   label.
 //! - Samples keep the order of the archives (sorted by name) and their members.
@@ -10,6 +12,7 @@
 //! Opening goes through all headers and remembers where the images lie; images are then read in place. An archive must
 //! end with its end marker, with nothing after it, so that a truncated archive is noticed.
 
+mod beside;
 mod listing;
 mod members;
 
@@ -31,6 +34,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use beside::each_beside;
 pub use listing::IMAGE_EXTENSIONS;
 
 /// Reason why shards could not be opened.
@@ -65,7 +69,7 @@ pub enum ShardError {
         problem: String,
     },
     /// No shard holds a sample.
-    #[error("{} holds no samples: a sample is an image and a .cls member of the same name", .path.display())]
+    #[error("{} holds no samples: a sample is an image, and maybe a .cls member of the same name", .path.display())]
     Empty {
         /// The shard or folder.
         path: PathBuf,
@@ -123,11 +127,7 @@ impl Shards {
     /// Opens a single shard or all shards of a folder.
     pub fn open(path: &Path) -> Result<Self, ShardError> {
         let failed = |source| ShardError::Io { path: path.to_owned(), source };
-        let (directory, names) = match (path.is_dir(), path.file_name()) {
-            (false, Some(name)) => (path.parent().unwrap_or(Path::new("")), vec![name.to_owned()]),
-            _ => (path, shard_names(path).map_err(failed)?),
-        };
-        let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+        let (directory, names) = shards_at(path).map_err(failed)?;
         let listings = parallel::map(&names, |name| {
             let path = directory.join(name);
             let file = File::open(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
@@ -142,13 +142,21 @@ impl Shards {
             samples: Vec::new(),
             identity: Identity::from_bytes([0; 32]),
         };
+        let (mut unlabelled, mut has_labels) = (None::<(PathBuf, String)>, false);
         for (name, listing) in names.into_iter().zip(listings) {
-            shards.append(name, listing?).map_err(failed)?;
+            let mut listing = listing?;
+            has_labels |= listing.has_labels;
+            unlabelled = unlabelled.or(listing.unlabelled.take().map(|key| (directory.join(&name), key)));
+            shards.append(name, listing).map_err(failed)?;
+        }
+        if let Some((path, key)) = unlabelled.filter(|_| has_labels) {
+            let problem = "no label: a member .cls must stand beside the image, as beside other ones".into();
+            return Err(ShardError::Sample { path, key, problem });
         }
         if shards.samples.is_empty() {
             return Err(ShardError::Empty { path: path.to_owned() });
         }
-        shards.classes = shards.class_names()?;
+        shards.classes = if has_labels { shards.class_names()? } else { Vec::new() };
         shards.identity = shards.digest();
         Ok(shards)
     }
@@ -304,6 +312,22 @@ impl Shards {
             Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
+}
+
+/// Returns a folder, and the names of the shards in it that a path means: the shard at the path, or all of the
+/// folder's.
+fn shards_at(path: &Path) -> io::Result<(&Path, Vec<OsString>)> {
+    let (directory, names) = match (path.is_dir(), path.file_name()) {
+        (false, Some(name)) => (path.parent().unwrap_or(Path::new("")), vec![name.to_owned()]),
+        _ => (path, shard_names(path)?),
+    };
+    Ok((if directory == Path::new("") { Path::new(".") } else { directory }, names))
+}
+
+/// Returns the paths of the shards at a path.
+pub(crate) fn shard_paths(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (directory, names) = shards_at(path)?;
+    Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
 /// Lists the files in a folder whose names end in `.tar`, sorted.

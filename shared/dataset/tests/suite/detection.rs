@@ -24,6 +24,7 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     write(&root.join("folder/cat/1.jpg"), b"x");
+    write(&root.join("flat/1.jpg"), b"x");
     write(&root.join("cifar/data_batch_1.bin"), &[0; 3073]);
     write(&root.join("cifar/test_batch.bin"), &[0; 2 * 3073]);
     write(&root.join("hundred/train.bin"), &[0; 3074]);
@@ -32,6 +33,7 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
     write(&root.join("folder/list.csv"), b"path,label\ncat/1.jpg,cat\n");
     let cases = [
         ("folder", "folder", 1),
+        ("flat", "folder", 1),
         ("cifar", "cifar", 1),
         ("cifar/test_batch.bin", "cifar", 2),
         ("hundred", "cifar", 1),

@@ -20,7 +20,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 33] = [
+const EXPECTED: [&str; 34] = [
     "0001 68db128705ef2344 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 b7c634167f0bc3e9 the operation RandomResizedCrop",
@@ -47,6 +47,7 @@ const EXPECTED: [&str; 33] = [
     "0115 c8afdb5b145f8e3f the operation TrivialAugmentWide",
     "0116 2da392b375867d5c the operation AutoAugment",
     "0117 3fc5130b3365c74a the operation Pad",
+    "0118 bc90ae1f955f3a2f the operation PadTo",
     "0200 bb2528c30fdc0f10 the decoder of JPEG files",
     "0201 f300359d810cecd5 the decoder of PNG files",
     "0202 b5af08963f21491d the decoder of WebP files",

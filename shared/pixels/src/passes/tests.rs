@@ -8,10 +8,10 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
     AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale,
-    Operation, Pad, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast,
-    RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective,
-    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear,
-    Size, TrivialAugmentWide,
+    Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
+    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
+    RandomPerspective, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize,
+    ResizeTo, Shear, Size, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -136,6 +136,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         }),
         (padding(), padding_mode())
             .prop_map(|(padding, padding_mode)| { Pad { padding, fill: Fill([1, 2, 3]), padding_mode }.into() }),
+        size().prop_map(|size| PadTo { size, fill: Fill([4, 0, 5]) }.into()),
         (size(), interpolation()).prop_map(|(size, interpolation)| {
             RandomResizedCrop { size, interpolation, ..RandomResizedCrop::to(1) }.into()
         }),

@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use super::{Interpolation, Warp};
 use crate::geometry::Rect;
 use crate::level::{Level, for_levels};
@@ -68,45 +71,61 @@ impl View<'_> {
     }
 }
 
+/// Makes the rectangle `made` of a warp's result. `from` has the pixels that the warp needs for the rectangle.
+pub fn make(level: Level, warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if let (Level::Avx2(_), Interpolation::Bilinear) = (level, warp.sampling.interpolation)
+        && let Some(source) = x86::Source::new(from)
+    {
+        let make = if warp.is_affine() { x86::make::<true> } else { x86::make::<false> };
+        // SAFETY: the level proves that the processor has AVX2.
+        return unsafe { make(warp, &source, made, out) };
+    }
+    make_any(level, warp, from, made, out);
+}
+
 for_levels! {
-    /// Makes the rectangle `made` of a warp's result. `from` has the pixels that the warp needs for the rectangle.
-    make = make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8])
+    /// Makes a rectangle by whatever interpolation, of an image of whatever size.
+    make_any = make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8])
 }
 
 #[inline(always)]
 fn make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8]) {
-    match (warp.sampling.interpolation, warp.is_affine()) {
-        (Interpolation::Nearest, true) => make_by::<true>(warp, &from, made, out, 1.0, nearest),
-        (Interpolation::Nearest, false) => make_by::<false>(warp, &from, made, out, 1.0, nearest),
-        (Interpolation::Bilinear, true) => make_by::<true>(warp, &from, made, out, ONE as f64, bilinear),
-        (Interpolation::Bilinear, false) => make_by::<false>(warp, &from, made, out, ONE as f64, bilinear),
+    match warp.is_affine() {
+        true => make_by::<true>(warp, &from, made, out),
+        false => make_by::<false>(warp, &from, made, out),
     }
 }
 
 /// Places in the image, in units of a part of a pixel.
-type Places = [[i64; BLOCK]; 2];
+type Places<const COUNT: usize, Place> = [[Place; COUNT]; 2];
 
 #[inline(always)]
-fn make_by<const AFFINE: bool>(
-    warp: &Warp,
-    from: &View<'_>,
-    made: Rect,
-    out: &mut [u8],
-    scale: f64,
-    block: impl Fn(&View<'_>, &Places, [u8; 3], &mut [[u8; 3]]),
-) {
+fn make_by<const AFFINE: bool>(warp: &Warp, from: &View<'_>, made: Rect, out: &mut [u8]) {
     let mut places = [[0; BLOCK]; 2];
+    let is_bilinear = warp.sampling.interpolation == Interpolation::Bilinear;
+    let scale = if is_bilinear { ONE as f64 } else { 1.0 };
     for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
         for (number, pixels) in (0..).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
-            find::<AFFINE>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
-            block(from, &places, warp.sampling.fill, pixels);
+            find::<AFFINE, BLOCK, i64>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
+            // Calls by name, not through a parameter: a function that is passed on is not built for the level.
+            match is_bilinear {
+                true => bilinear(from, &places, warp.sampling.fill, pixels),
+                false => nearest(from, &places, warp.sampling.fill, pixels),
+            }
         }
     }
 }
 
 /// Finds the places of the pixels from one to the right. Limits them to less than two pixels outside of the image.
 #[inline(always)]
-fn find<const AFFINE: bool>(warp: &Warp, size: (u32, u32), (x, y): (u32, u32), scale: f64, places: &mut Places) {
+fn find<const AFFINE: bool, const COUNT: usize, Place: Whole>(
+    warp: &Warp,
+    size: (u32, u32),
+    (x, y): (u32, u32),
+    scale: f64,
+    places: &mut Places<COUNT, Place>,
+) {
     let (first, y) = (f64::from(x), f64::from(y));
     let [across, down, n] = warp.matrix.map(|[of_x, of_y, one]| (of_x, of_y * y + one));
     let [most_x, most_y] = [size.0, size.1].map(|length| f64::from(length) + 1.0);
@@ -118,8 +137,8 @@ fn find<const AFFINE: bool>(warp: &Warp, size: (u32, u32), (x, y): (u32, u32), s
             let n = n.0 * x + n.1;
             (place_x, place_y) = (place_x / n, place_y / n);
         }
-        *to_x = whole(within(place_x, most_x) * scale);
-        *to_y = whole(within(place_y, most_y) * scale);
+        *to_x = Place::rounded(within(place_x, most_x) * scale);
+        *to_y = Place::rounded(within(place_y, most_y) * scale);
     }
 }
 
@@ -130,22 +149,39 @@ fn within(value: f64, most: f64) -> f64 {
     if value < most { value } else { most }
 }
 
-/// Rounds a value below 2⁵¹ half to even. The sum with a number that has no bits for a fraction rounds that way.
-#[inline(always)]
-fn whole(value: f64) -> i64 {
-    const LARGE: f64 = (3u64 << 51) as f64;
-    (value + LARGE).to_bits() as i64 - LARGE.to_bits() as i64
+/// Whole numbers that places are rounded to.
+trait Whole: Sized {
+    /// Rounds a value half to even. The value has to fit the type and to lie below 2⁵¹.
+    fn rounded(value: f64) -> Self;
+}
+
+/// A number that has no bits for a fraction, so that a sum with it rounds half to even.
+const LARGE: f64 = (3u64 << 51) as f64;
+
+impl Whole for i64 {
+    #[inline(always)]
+    fn rounded(value: f64) -> Self {
+        (value + LARGE).to_bits() as i64 - LARGE.to_bits() as i64
+    }
+}
+
+impl Whole for i32 {
+    #[inline(always)]
+    fn rounded(value: f64) -> Self {
+        const { assert!(LARGE.to_bits() as u32 == 0) };
+        (value + LARGE).to_bits() as i32
+    }
 }
 
 #[inline(always)]
-fn nearest(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8; 3]]) {
+fn nearest(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], out: &mut [[u8; 3]]) {
     for (pixel, (&x, &y)) in out.iter_mut().zip(of_x.iter().zip(of_y)) {
         *pixel = from.pixel(x, y, fill);
     }
 }
 
 #[inline(always)]
-fn bilinear(from: &View<'_>, [of_x, of_y]: &Places, fill: [u8; 3], out: &mut [[u8; 3]]) {
+fn bilinear(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], out: &mut [[u8; 3]]) {
     let (mut corners, mut outside) = ([[0; BLOCK]; 4], 0u64);
     for at in 0..out.len() {
         match from.corners(of_x[at] >> PLACE_BITS, of_y[at] >> PLACE_BITS) {

@@ -19,12 +19,17 @@ fn image_of(size: (u32, u32)) -> Vec<u8> {
 
 /// Returns a rectangle of the result, made of no more than it needs.
 fn part(warp: &Warp, size: (u32, u32), pixels: &[u8], made: Rect) -> Vec<u8> {
+    part_by(Level::best(), warp, size, pixels, made)
+}
+
+/// Does the same with some vector instructions.
+fn part_by(level: Level, warp: &Warp, size: (u32, u32), pixels: &[u8], made: Rect) -> Vec<u8> {
     let mut out = vec![0xA5; (made.width * made.height * 3) as usize];
     let rect = warp.needs(made, size).unwrap_or(Rect { width: 0, height: 0, ..whole(size) });
     let row = |y: u32| &pixels[((y * size.0 + rect.x) * 3) as usize..][..(rect.width * 3) as usize];
     let needed: Vec<u8> = (rect.y..rect.y + rect.height).flat_map(|y| row(y).to_vec()).collect();
     let view = View { size, rect, columns: rect.width, left: 0, pixels: &needed };
-    make(Level::best(), warp, view, made, &mut out);
+    make(level, warp, view, made, &mut out);
     out
 }
 
@@ -132,6 +137,59 @@ fn all_vector_instructions_make_the_same() {
             let view = View { size, rect: whole(size), columns: size.0, left: 0, pixels: &pixels };
             make(level, &warp, view, whole(warp.size), &mut out);
             assert!(out == expected, "{warp:?} {level:?}");
+        }
+    }
+}
+
+/// Returns numbers from 0 to 1 that look random.
+fn random(mut state: u64) -> impl FnMut() -> f64 {
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as f64 / (1u64 << 31) as f64
+    }
+}
+
+#[test]
+fn all_vector_instructions_make_the_same_of_random_warps() {
+    for seed in 0..400 {
+        let mut next = random(seed);
+        let mut whole_number = |first: u32, end: u32| first + (next() * f64::from(end - first)) as u32;
+        let size = (whole_number(1, 50), whole_number(1, 40));
+        let result = (whole_number(1, 60), whole_number(1, 30));
+        let fill = [0; 3].map(|_| whole_number(0, 256) as u8);
+        let pixels: Vec<u8> = (0..size.0 * size.1 * 3).map(|_| whole_number(0, 256) as u8).collect();
+        // A part of the warps shifts by whole pixels, so that places lie on the edges.
+        let is_shift = seed % 5 == 0;
+        let mut matrix = [[1.0, 0.0, f64::from(whole_number(0, 9)) - 4.0], [0.0, 1.0, -1.0], [0.0, 0.0, 1.0]];
+        if !is_shift {
+            for (row, length) in matrix.iter_mut().zip([size.0, size.1]) {
+                *row = [next() * 3.0 - 1.5, next() * 3.0 - 1.5, (next() * 1.4 - 0.2) * f64::from(length)];
+            }
+        }
+        if seed % 2 == 1 {
+            matrix[2] = [next() * 0.02, next() * 0.02, 0.7 + next() * 0.5];
+        }
+        let warp = Warp { size: result, matrix, sampling: Sampling { fill, ..BILINEAR } };
+        let expected = part_by(Level::Base, &warp, size, &pixels, whole(result));
+        for level in Level::tested() {
+            let found = part_by(level, &warp, size, &pixels, whole(result));
+            assert!(found == expected, "seed {seed} {size:?} {warp:?} {level:?}");
+        }
+    }
+}
+
+/// An image's places fit 32 bits up to a certain length of its sides.
+#[test]
+fn all_vector_instructions_make_the_same_of_long_images() {
+    for width in [(1 << 19) - 1, 1 << 19, (1 << 20) + 3] {
+        let size = (width, 2);
+        let pixels: Vec<u8> = (0..width * 6).map(|at| ((at * 7) >> 3) as u8).collect();
+        let shift = Affine { translate: (0.3, 0.4), ..Affine::default() };
+        let warp = Warp::affine(size, &shift, BILINEAR);
+        let made = Rect { x: width - 100, y: 0, width: 100, height: 2 };
+        let expected = part_by(Level::Base, &warp, size, &pixels, made);
+        for level in Level::tested() {
+            assert!(part_by(level, &warp, size, &pixels, made) == expected, "{width} {level:?}");
         }
     }
 }

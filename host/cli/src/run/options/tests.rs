@@ -5,8 +5,8 @@ use ddlp_host::{MaxCorrupt, PlanEpoch, PlannedRun};
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let args = parse(&words).unwrap();
-    let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
-    loader_options(&args, pipeline, before).map_err(|error| error.to_string())
+    let pipelines = args.pipeline.iter().map(|name| Pipeline::named(name).unwrap()).collect();
+    loader_options(&args, pipelines, before).map_err(|error| error.to_string())
 }
 
 fn state() -> LoaderState {
@@ -17,6 +17,7 @@ fn state() -> LoaderState {
         dataset: String::new(),
         program: String::new(),
         pipeline: Some(Pipeline::cifar_train()),
+        buckets: Vec::new(),
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
@@ -37,7 +38,7 @@ fn plan() -> Plan {
         last: LastBatch::Pad,
         rank: 1,
         world: 2,
-        pipeline: Pipeline::imagenet_val(),
+        pipelines: vec![Pipeline::imagenet_val()],
         policy: CorruptPolicy::Skip,
         shuffle: false,
         portions: Vec::new(),

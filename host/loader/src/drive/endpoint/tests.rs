@@ -64,3 +64,11 @@ fn a_name_that_cannot_be_resolved_is_not_blamed_on_the_agent() {
     assert!(said.contains("drive.invalid:4420 cannot be resolved: no such name; check the host's name"), "{said}");
     assert!(!said.contains("agent"), "{said}");
 }
+
+#[test]
+fn a_drive_that_another_process_uses_through_the_kernel_is_explained() {
+    let (_root, host) = machine();
+    let in_use = DriverError::InUse { peer: "/dev/nvme0".into(), node: "/dev/nvme0n1".into() };
+    let said = Endpoint::remote(URL, &host).unwrap().unusable(LinkError::Driver(in_use), "").to_string();
+    assert!(said.contains("only one process at a time") && said.contains("tcp://HOST:PORT/NQN"), "{said}");
+}

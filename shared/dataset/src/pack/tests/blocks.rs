@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::pack::format::RECORD_BYTES;
-use crate::pack::{BLOCK_BYTES, Blocks, Pack, PackOptions, Part};
+use crate::pack::{BLOCK_BYTES, Blocks, IndexPart, Pack, PackOptions};
 use crate::samples::write_folder;
 use crate::{Corrupt, Dataset, ReadError, Unavailable, open};
 use std::fs;
@@ -187,8 +187,8 @@ fn a_record_or_name_that_is_damaged_on_the_way_is_read_again() {
     let bench = Bench::new(2, 4);
     let (memory, pack) = opened(packed(&bench, "first", 3));
     let (record, name) = (pack.record(2).unwrap(), pack.name(2));
-    let records = pack.layout().section(Part::Records).offset + 2 * RECORD_BYTES as u64;
-    let names = pack.layout().section(Part::Names).offset + record.name_offset;
+    let records = pack.layout().section(IndexPart::Records).offset + 2 * RECORD_BYTES as u64;
+    let names = pack.layout().section(IndexPart::Names).offset + record.name_offset;
     for place in [records, records + 20, names] {
         memory.0.lock().unwrap().flip = (place, 1);
         assert_eq!((pack.record(2).unwrap(), pack.name(2)), (record, name.clone()), "byte {place}");

@@ -1,7 +1,7 @@
 //! Packs that lie. Each test forges one field, with checksums that fit, as an attacker would.
 
 use super::{Bench, quietly};
-use crate::pack::{FormatError, Pack, PackFormat, PackLayout, PackOptions, Part, StoredForm};
+use crate::pack::{FormatError, IndexPart, Pack, PackFormat, PackLayout, PackOptions, StoredForm};
 use crate::{Dataset, ReadError, Unavailable};
 use std::fs;
 use std::path::PathBuf;
@@ -65,12 +65,12 @@ impl Forgery {
         self.bytes[at..at + value.len()].copy_from_slice(value);
     }
 
-    fn entry(&self, part: Part) -> usize {
+    fn entry(&self, part: IndexPart) -> usize {
         TABLE + 32 * self.layout.sections.iter().position(|section| section.part == part).unwrap()
     }
 
     fn record(&self, index: usize) -> usize {
-        self.layout.section(Part::Records).offset as usize + 64 * index
+        self.layout.section(IndexPart::Records).offset as usize + 64 * index
     }
 
     /// Makes the checksums of records, sections and superblock fit the forged fields, and opens the pack.
@@ -93,11 +93,11 @@ impl Forgery {
 }
 
 /// Forges a pack and returns the error's text.
-fn malformed(part: Part, forge: impl Fn(&mut Forgery)) -> String {
+fn malformed(part: IndexPart, forge: impl Fn(&mut Forgery)) -> String {
     malformed_of(PackFormat::default(), part, forge)
 }
 
-fn malformed_of(format: PackFormat, part: Part, forge: impl Fn(&mut Forgery)) -> String {
+fn malformed_of(format: PackFormat, part: IndexPart, forge: impl Fn(&mut Forgery)) -> String {
     let mut forgery = Forgery::of(format);
     forge(&mut forgery);
     match forgery.open() {
@@ -111,16 +111,16 @@ fn malformed_of(format: PackFormat, part: Part, forge: impl Fn(&mut Forgery)) ->
 }
 
 fn superblock(forge: impl Fn(&mut Forgery)) -> String {
-    malformed(Part::Superblock, forge)
+    malformed(IndexPart::Superblock, forge)
 }
 
 fn records(forge: impl Fn(&mut Forgery)) -> String {
-    malformed(Part::Records, forge)
+    malformed(IndexPart::Records, forge)
 }
 
 /// Forges a pack in which nothing lies behind a sample's bytes.
 fn kept(forge: impl Fn(&mut Forgery)) -> String {
-    malformed_of(KEPT, Part::Records, forge)
+    malformed_of(KEPT, IndexPart::Records, forge)
 }
 
 #[track_caller]
@@ -188,13 +188,16 @@ fn bytes_of_the_superblock_that_must_be_zero() {
 #[test]
 fn fields_of_a_section_that_mean_nothing() {
     for flags in [2u32, 3, 1 << 31, 0xFFFF_FFFE] {
-        says(superblock(|f| f.put(f.entry(Part::Names) + FLAGS, &flags.to_le_bytes())), "flags");
+        says(superblock(|f| f.put(f.entry(IndexPart::Names) + FLAGS, &flags.to_le_bytes())), "flags");
         let Err(FormatError::Malformed { problem, .. }) = with_a_further_section(flags).open() else {
             panic!("it opens")
         };
         says(problem, "of the section 77");
     }
-    says(superblock(|f| f.put(f.entry(Part::Labels) + SECTION_RESERVED, &[9])), "reserved field of the labels section");
+    says(
+        superblock(|f| f.put(f.entry(IndexPart::Labels) + SECTION_RESERVED, &[9])),
+        "reserved field of the labels section",
+    );
 }
 
 #[test]
@@ -211,7 +214,7 @@ fn no_samples() {
     says(
         superblock(|f| {
             f.put(SAMPLES, &0u64.to_le_bytes());
-            for part in [Part::Records, Part::Labels] {
+            for part in [IndexPart::Records, IndexPart::Labels] {
                 f.put(f.entry(part) + LENGTH, &0u64.to_le_bytes());
             }
         }),
@@ -238,28 +241,28 @@ fn a_section_that_is_missing_or_there_twice() {
         f.put(TABLE + 32 * 3, &[0; 32]);
     });
     says(without_classes, "the classes section 0 times");
-    says(superblock(|f| f.put(f.entry(Part::Classes) + KIND, &2u32.to_le_bytes())), "the labels section 2 times");
+    says(superblock(|f| f.put(f.entry(IndexPart::Classes) + KIND, &2u32.to_le_bytes())), "the labels section 2 times");
 }
 
 #[test]
 fn a_section_outside_of_the_file() {
     let end = |f: &Forgery| f.layout.file_bytes;
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &end(f).to_le_bytes())), "ends after the file");
-    says(superblock(|f| f.put(f.entry(Part::Names) + LENGTH, &u64::MAX.to_le_bytes())), "ends after the file");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + OFFSET, &end(f).to_le_bytes())), "ends after the file");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + LENGTH, &u64::MAX.to_le_bytes())), "ends after the file");
     let far = (u64::MAX - 4095).to_le_bytes();
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &far)), "ends after the file");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + OFFSET, &far)), "ends after the file");
 }
 
 #[test]
 fn a_section_that_is_not_aligned() {
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &12_289u64.to_le_bytes())), "not a multiple");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + OFFSET, &12_289u64.to_le_bytes())), "not a multiple");
 }
 
 #[test]
 fn sections_that_overlap() {
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &4096u64.to_le_bytes())), "overlaps");
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &0u64.to_le_bytes())), "overlaps");
-    says(superblock(|f| f.put(f.entry(Part::Names) + LENGTH, &4097u64.to_le_bytes())), "overlaps");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + OFFSET, &4096u64.to_le_bytes())), "overlaps");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + OFFSET, &0u64.to_le_bytes())), "overlaps");
+    says(superblock(|f| f.put(f.entry(IndexPart::Names) + LENGTH, &4097u64.to_le_bytes())), "overlaps");
 }
 
 #[test]
@@ -289,8 +292,8 @@ fn an_unknown_section_is_passed_over_unless_it_must_be_known() {
 
 #[test]
 fn a_label_beyond_the_classes() {
-    let problem = malformed(Part::Labels, |f| {
-        let labels = f.layout.section(Part::Labels).offset as usize;
+    let problem = malformed(IndexPart::Labels, |f| {
+        let labels = f.layout.section(IndexPart::Labels).offset as usize;
         f.put(labels + 4 * 5, &2u32.to_le_bytes());
     });
     says(problem, "sample 5 has label 2");
@@ -299,8 +302,8 @@ fn a_label_beyond_the_classes() {
 #[test]
 fn class_names_that_lie_about_their_length() {
     let classes = |forge: fn(&mut Forgery, usize)| {
-        malformed(Part::Classes, move |f| {
-            let at = f.layout.section(Part::Classes).offset as usize;
+        malformed(IndexPart::Classes, move |f| {
+            let at = f.layout.section(IndexPart::Classes).offset as usize;
             forge(f, at);
         })
     };
@@ -332,7 +335,7 @@ fn samples_that_overlap() {
 fn a_name_outside_of_the_names() {
     says(records(|f| f.put(f.record(2) + NAME_OFFSET, &u64::MAX.to_le_bytes())), "not in the names section");
     says(records(|f| f.put(f.record(2) + NAME_LENGTH, &100_000u32.to_le_bytes())), "not in the names section");
-    let end = |f: &Forgery| f.layout.section(Part::Names).length;
+    let end = |f: &Forgery| f.layout.section(IndexPart::Names).length;
     says(records(|f| f.put(f.record(2) + NAME_OFFSET, &end(f).to_le_bytes())), "not in the names section");
 }
 
@@ -367,7 +370,7 @@ fn a_detail_where_there_is_none() {
 #[test]
 fn a_detail_elsewhere() {
     for format in [PackFormat::default(), RAW] {
-        let records = |forge: &dyn Fn(&mut Forgery)| malformed_of(format, Part::Records, forge);
+        let records = |forge: &dyn Fn(&mut Forgery)| malformed_of(format, IndexPart::Records, forge);
         for offset in [0, 1, u64::MAX] {
             let problem = records(&|f| f.put(f.record(0) + DETAIL_OFFSET, &offset.to_le_bytes()));
             says(problem, "does not follow its bytes");
@@ -408,7 +411,7 @@ fn more_checkpoints_than_are_made() {
 
 #[test]
 fn rows_of_another_size() {
-    let raw = |forge: &dyn Fn(&mut Forgery)| malformed_of(RAW, Part::Records, forge);
+    let raw = |forge: &dyn Fn(&mut Forgery)| malformed_of(RAW, IndexPart::Records, forge);
     for (at, value) in [(WIDTH, 1u32), (WIDTH, u32::MAX), (HEIGHT, 0), (HEIGHT, u32::MAX), (RECORD_LENGTH, 3)] {
         let problem = raw(&|f| {
             f.put(f.record(0) + at, &value.to_le_bytes());

@@ -3,7 +3,7 @@
 use super::{Bench, Pixels, quietly};
 use crate::pack::format::{FormatError, RECORD_BYTES};
 use crate::pack::reader::WHOLE_RECORDS_MAX;
-use crate::pack::{Blocks, Broken, Pack, PackOptions, Part, Survey, verify};
+use crate::pack::{Blocks, Broken, IndexPart, Pack, PackOptions, Survey, verify};
 use crate::samples::{bytes, silently};
 use crate::{Corrupt, Dataset, ReadError, Unavailable};
 use std::fs;
@@ -74,7 +74,7 @@ fn records_that_cannot_be_read_are_an_error_unless_there_is_no_memory_for_them()
     let bench = Bench::new(1, 1);
     let out = bench.path("out.ddlp");
     quietly(&Pixels::new(WHOLE_RECORDS_MAX + 1), &out, &PackOptions::default()).unwrap();
-    let records = Pack::open(&out).unwrap().layout().section(Part::Records).offset;
+    let records = Pack::open(&out).unwrap().layout().section(IndexPart::Records).offset;
     let open = |error| {
         let blocks = Failing { bytes: fs::read(&out).unwrap(), error, at: records };
         Pack::from_blocks(Box::new(blocks), Path::new("memory")).map(|pack| pack.records.is_some())
@@ -85,7 +85,7 @@ fn records_that_cannot_be_read_are_an_error_unless_there_is_no_memory_for_them()
 
 /// Damages a record while the pack is open.
 fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
-    let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+    let at = pack.layout().section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
     silently(out, |file| file.write_all_at(&[0xFF], at).unwrap());
     let error = pack.sample(index, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Record { .. })), "{error}");
@@ -102,7 +102,7 @@ fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
 
 /// Gives a record an unknown form while the pack is open.
 fn record_of_a_later_version(pack: &Pack, out: &std::path::Path, index: u64) {
-    let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+    let at = pack.layout().section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
     let file = fs::OpenOptions::new().read(true).write(true).open(out).unwrap();
     let mut record = [0; RECORD_BYTES];
     file.read_exact_at(&mut record, at).unwrap();

@@ -187,6 +187,7 @@ fn check_verdicts(pack: &Pack) {
     let file = fs::read(&location.file).unwrap();
     assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
     let survey = Survey::of(pack).unwrap();
+    assert_eq!(pack.rejected(), survey.rejected);
     let (kept, indexed) = (survey.forms[&StoredForm::Kept], survey.forms[&StoredForm::Indexed]);
     assert_eq!((survey.intact, survey.repaired, survey.rejected, kept, indexed), (4, 1, 3, 4, 4));
     assert_eq!((survey.class_samples, survey.smallest_bytes), (vec![4, 4], 0));

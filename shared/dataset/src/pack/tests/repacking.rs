@@ -1,7 +1,7 @@
 //! A pack as the source of another one: nothing is lost unnoticed.
 
 use super::{Bench, quietly};
-use crate::pack::{Pack, PackError, PackFormat, PackOptions, Part, StoredForm, StoredVerdict, verify};
+use crate::pack::{IndexPart, Pack, PackError, PackFormat, PackOptions, StoredForm, StoredVerdict, verify};
 use crate::{Dataset, Stored};
 use ddlp_pixels::CorruptReason;
 use std::fs;
@@ -85,7 +85,7 @@ fn no_pack_is_made_of_a_damaged_one() {
     // A damaged name would replace the right one for good.
     let bench = Bench::new(1, 4);
     let out = bench.packed();
-    let names = Pack::open(&out).unwrap().layout().section(Part::Names).offset;
+    let names = Pack::open(&out).unwrap().layout().section(IndexPart::Names).offset;
     let said = refused(&bench, &out, names + 3, PackFormat::default());
     assert!(said.contains("its name is damaged") && said.contains("sample 0"), "{said}");
 }

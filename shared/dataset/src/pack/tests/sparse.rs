@@ -6,7 +6,7 @@ use crate::pack::format::SAMPLES_MAX;
 use crate::pack::format::round_up;
 use crate::pack::index::Index;
 use crate::pack::store::Store;
-use crate::pack::{BLOCK_BYTES, FormatError, Pack, PackLayout, Part, Section, VerifyError, verify};
+use crate::pack::{BLOCK_BYTES, FormatError, IndexPart, Pack, PackLayout, Section, VerifyError, verify};
 use crate::{CLASSES_MAX, Dataset, Identity};
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -39,7 +39,7 @@ impl Sparse {
         let path = directory.path().join("sparse.ddlp");
         let mut end = BLOCK_BYTES;
         let lengths = [claim.samples * 64, claim.samples * 4, claim.names_bytes, claim.classes_bytes];
-        let sections = Part::KNOWN.into_iter().zip(lengths).map(|(part, length)| {
+        let sections = IndexPart::KNOWN.into_iter().zip(lengths).map(|(part, length)| {
             let offset = end;
             end = round_up(end + length).unwrap();
             Section { part, offset, length, crc32c: 0 }
@@ -69,7 +69,7 @@ impl Sparse {
     }
 
     /// Makes the checksum of a section fit its zeros.
-    fn sum(mut self, part: Part) -> Self {
+    fn sum(mut self, part: IndexPart) -> Self {
         let section = self.layout.sections.iter_mut().find(|section| section.part == part).unwrap();
         let block = [0; BLOCK_BYTES as usize];
         let mut left = section.length;
@@ -85,7 +85,7 @@ impl Sparse {
     /// Returns the problem for which the superblock is refused.
     fn refused(&self) -> String {
         match read_superblock(&self.path) {
-            Err(FormatError::Malformed { part: Part::Superblock, problem, .. }) => problem,
+            Err(FormatError::Malformed { part: IndexPart::Superblock, problem, .. }) => problem,
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("it is accepted"),
         }
@@ -119,7 +119,7 @@ fn a_classes_section_longer_than_its_names_can_be() {
 #[test]
 fn a_hole_of_labels_reads_as_zeros() {
     let samples = 3 << 20;
-    let sparse = Sparse::new(Claim { samples, ..SMALL }).sum(Part::Labels).sum(Part::Classes);
+    let sparse = Sparse::new(Claim { samples, ..SMALL }).sum(IndexPart::Labels).sum(IndexPart::Classes);
     let pack = Pack::open(&sparse.path).unwrap();
     assert_eq!((pack.label(0), pack.label(samples - 1), pack.classes()), (0, 0, &[String::new()][..]));
 }
@@ -127,8 +127,8 @@ fn a_hole_of_labels_reads_as_zeros() {
 #[test]
 fn a_hole_of_class_names_is_refused() {
     let sparse = Sparse::new(Claim { classes: 4096, classes_bytes: 4096 * 1028, ..SMALL });
-    let sparse = sparse.sum(Part::Labels).sum(Part::Classes);
-    let Err(FormatError::Malformed { part: Part::Classes, problem, .. }) = Pack::open(&sparse.path) else {
+    let sparse = sparse.sum(IndexPart::Labels).sum(IndexPart::Classes);
+    let Err(FormatError::Malformed { part: IndexPart::Classes, problem, .. }) = Pack::open(&sparse.path) else {
         panic!("it opens")
     };
     assert_eq!(problem, "4194304 bytes follow the last class");

@@ -3,7 +3,7 @@
 use super::{Bench, quietly};
 use crate::Dataset;
 use crate::forms::GROUPS;
-use crate::pack::{Broken, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify};
+use crate::pack::{Broken, IndexPart, Pack, PackFormat, PackOptions, StoredForm, VerifyError, VerifyReport, verify};
 use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;
 use std::fs;
@@ -51,7 +51,7 @@ fn a_missing_file_and_a_file_that_is_not_a_pack_are_reported() {
 /// Changes the record of a sample and makes all checksums of the index fit.
 fn forge_record(path: &Path, index: usize, forge: impl FnOnce(&mut [u8; 64])) {
     let mut bytes = fs::read(path).unwrap();
-    let records = Pack::open(path).unwrap().layout().section(Part::Records);
+    let records = Pack::open(path).unwrap().layout().section(IndexPart::Records);
     let record: &mut [u8; 64] = (&mut bytes[records.offset as usize + 64 * index..][..64]).try_into().unwrap();
     forge(record);
     let crc = crc32c::crc32c(&record[..60]);
@@ -67,7 +67,7 @@ fn forge_record(path: &Path, index: usize, forge: impl FnOnce(&mut [u8; 64])) {
 fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
     let bench = Bench::new(1, 3);
     let path = bench.packed();
-    let at = Pack::open(&path).unwrap().layout().section(Part::Records).offset as usize;
+    let at = Pack::open(&path).unwrap().layout().section(IndexPart::Records).offset as usize;
     let first: [u8; 64] = fs::read(&path).unwrap()[at..at + 64].try_into().unwrap();
     forge_record(&path, 1, |second| *second = first);
     let report = report(&path);

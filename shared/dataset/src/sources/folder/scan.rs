@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Most empty classes that a message names.
 const NAMED_MAX: usize = 8;
 
-/// The samples of one class, in order.
+/// The samples of one class or of a flat folder, in order.
 pub(super) struct ClassListing {
     /// Paths relative to the root, one after the other.
     paths: Vec<u8>,
@@ -64,7 +64,7 @@ impl ClassListing {
     }
 }
 
-/// Returns the names of the class folders, sorted, and the files beside them.
+/// Returns the names of the class folders, sorted, and the files beside them. A flat folder has no class folders.
 pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), FolderError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
@@ -79,9 +79,6 @@ pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), Folde
             beside.add(Path::new(&entry.file_name()));
         }
     }
-    if names.is_empty() {
-        return Err(FolderError::NoClasses { root: root.to_owned() });
-    }
     if names.len() > CLASSES_MAX {
         return Err(FolderError::TooManyClasses { root: root.to_owned(), count: names.len() });
     }
@@ -95,6 +92,15 @@ pub(super) fn list_classes(root: &Path, names: &[OsString]) -> Result<Vec<ClassL
     let listings = parallel::map(names, |name| list_class(root, name)).into_iter().collect::<Result<Vec<_>, _>>()?;
     refuse_empty(root, names, &listings)?;
     Ok(listings)
+}
+
+/// Lists the images of a flat folder.
+pub(super) fn list_flat(root: &Path) -> Result<ClassListing, FolderError> {
+    let listing = list_class(root, &OsString::new())?;
+    if listing.files.is_empty() {
+        return Err(FolderError::NoSamples { root: root.to_owned() });
+    }
+    Ok(listing)
 }
 
 fn refuse_empty(root: &Path, names: &[OsString], listings: &[ClassListing]) -> Result<(), FolderError> {
@@ -131,8 +137,10 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
     for directory in &mut directories {
         directory.files.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
         for (name, stamp) in &directory.files {
-            listing.paths.extend_from_slice(&directory.path);
-            listing.paths.push(b'/');
+            if !directory.path.is_empty() {
+                listing.paths.extend_from_slice(&directory.path);
+                listing.paths.push(b'/');
+            }
             listing.paths.extend_from_slice(name.as_bytes());
             listing.files.push((listing.paths.len(), *stamp));
         }
@@ -140,8 +148,9 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
     Ok(listing)
 }
 
-/// Visits every folder of a class, parents before children. The folders that are being visited are remembered,
-/// so that a link back to one of them is recognised. Also notes the files that are not samples.
+/// Visits every folder of a class (the root itself, if the class's name is empty), parents before children. The folders
+/// that are being visited are remembered, so that a link back to one of them is recognised. Also notes the files that
+/// are not samples.
 fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), FolderError> {
     let (mut found, mut left_out) = (Vec::new(), LeftOut::default());
     let mut ancestors: Vec<(u64, u64)> = Vec::new();

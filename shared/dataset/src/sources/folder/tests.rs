@@ -79,6 +79,21 @@ fn classes_and_files_come_in_torchvisions_order() {
 }
 
 #[test]
+fn a_folder_of_images_alone_has_no_classes() {
+    let root = folder_of(&["val_2.JPEG", "val_10.JPEG", "val_1.JPEG", "notes.txt"]);
+    let folder = open(&root).unwrap();
+    assert_eq!(names(&folder), ["val_1.JPEG", "val_10.JPEG", "val_2.JPEG"]);
+    assert_eq!(
+        (folder.classes().len(), folder.label(2), folder.left_out_names()),
+        (0, 0, &["notes.txt".to_owned()][..])
+    );
+    assert_eq!(bytes(folder.sample(1, &mut Vec::new()).unwrap()), ("encoded", &b"val_10.JPEG"[..]));
+    // With one folder beside them, the images are strays, as for torchvision.
+    fs::create_dir(root.path().join("cat")).unwrap();
+    assert!(matches!(open(&root), Err(FolderError::EmptyClasses { .. })));
+}
+
+#[test]
 fn only_files_with_an_images_extension_in_any_case_are_samples() {
     let root = folder_of(&["a/1.JPG", "a/2.JpEg", "a/3.webp", "a/4.txt", "a/5.jpg.bak", "a/.tiff", "a/jpg", "a/6.gif"]);
     assert_eq!(names(&open(&root).unwrap()), ["a/.tiff", "a/1.JPG", "a/2.JpEg", "a/3.webp"]);
@@ -345,9 +360,9 @@ fn a_file_beyond_the_limit_is_refused_before_anything_is_allocated() {
 
 #[test]
 fn empty_folders_and_classes_say_what_to_do() {
-    let root = folder_of(&["stray.jpg"]);
+    let root = folder_of(&["stray.txt"]);
     let error = open(&root).err().unwrap();
-    assert!(matches!(error, FolderError::NoClasses { .. }), "{error}");
+    assert!(matches!(error, FolderError::NoSamples { .. }), "{error}");
     let root = folder_of(&["full/1.jpg", "notes/readme.txt", "void/x/y.md"]);
     let error = open(&root).err().unwrap();
     assert!(matches!(&error, FolderError::EmptyClasses { count: 2, classes, .. } if classes == &["notes", "void"]));

@@ -23,6 +23,10 @@ pub(super) struct ShardListing {
     /// Paths of the images' members, one after the other.
     pub(super) paths: Vec<u8>,
     pub(super) samples: Vec<ListedSample>,
+    /// Key of the first sample without a label.
+    pub(super) unlabelled: Option<String>,
+    /// Whether a sample has a label.
+    pub(super) has_labels: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +35,7 @@ pub(super) struct ListedSample {
     pub(super) path_end: u64,
     pub(super) offset: u64,
     pub(super) length: u64,
+    /// 0 if the sample has no label.
     pub(super) label: u32,
 }
 
@@ -45,7 +50,8 @@ struct Group {
 /// Lists the samples of a shard.
 pub(super) fn list_shard(path: &Path, file: &File) -> Result<ShardListing, ShardError> {
     let stamp = Stamp::of(file).map_err(|source| ShardError::Io { path: path.to_owned(), source })?;
-    let mut listing = ShardListing { stamp, paths: Vec::new(), samples: Vec::new() };
+    let mut listing =
+        ShardListing { stamp, paths: Vec::new(), samples: Vec::new(), unlabelled: None, has_labels: false };
     let mut members = Members::new(file, stamp.bytes);
     let mut group = Group::default();
     while let Some(member) = members.next().map_err(|error| ShardError::tar(path, error))? {
@@ -102,9 +108,13 @@ impl ShardListing {
     fn close(&mut self, path: &Path, group: Group) -> Result<(), ShardError> {
         match (&group.image, group.label) {
             (None, None) => Ok(()),
-            (Some(_), None) => Err(group.problem(path, "no label: a member .cls must stand beside the image")),
             (None, Some(_)) => Err(group.problem(path, "a label and no image: its members must follow each other")),
-            (Some(image), Some(label)) => {
+            (Some(image), label) => {
+                if label.is_none() && self.unlabelled.is_none() {
+                    self.unlabelled = Some(String::from_utf8_lossy(&group.key).into_owned());
+                }
+                self.has_labels |= label.is_some();
+                let label = label.unwrap_or(0);
                 let no_memory = |source| ShardError::Io { path: path.to_owned(), source };
                 make_room(&mut self.paths, image.path.len(), "the paths of its samples").map_err(no_memory)?;
                 make_room(&mut self.samples, 1, "the list of its samples").map_err(no_memory)?;
@@ -119,7 +129,7 @@ impl ShardListing {
 
 /// Splits a member's path into key and extension (in lower case) at the first dot of its last component. Returns `None`
 /// for a name that begins with a dot or has none: it belongs to no sample.
-fn split_name(path: &[u8]) -> Option<(&[u8], String)> {
+pub(super) fn split_name(path: &[u8]) -> Option<(&[u8], String)> {
     let base = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let dot = base + path[base..].iter().position(|&byte| byte == b'.')?;
     if dot == base {

@@ -114,9 +114,20 @@ fn directories_and_links_hold_no_data() {
 }
 
 #[test]
+fn shards_may_have_no_labels_but_not_beside_shards_that_have_some() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "a.tar", &archive(&[("1.jpg", b"x"), ("1.json", b"{}"), ("2.jpg", b"y")]));
+    let shards = Shards::open(directory.path()).unwrap();
+    assert_eq!((shards.len(), shards.classes().len(), shards.label(1)), (2, 0, 0));
+    write(directory.path(), "b.tar", &archive(&[("1.jpg", b"x"), ("1.cls", b"0")]));
+    let error = Shards::open(directory.path()).err().unwrap().to_string();
+    assert!(error.contains("sample 1 in") && error.contains("a.tar has no label"), "{error}");
+}
+
+#[test]
 fn incomplete_samples_are_named() {
     let cases: [(&[Entry<'_>], &str); 7] = [
-        (&[("a/1.jpg", b"x")], "sample a/1 in"),
+        (&[("a/1.jpg", b"x"), ("a/2.jpg", b"x"), ("a/2.cls", b"1")], "sample a/1 in"),
         (&[("1.jpg", b"x"), ("2.cls", b"1"), ("2.jpg", b"x"), ("1.cls", b"1")], "sample 1 in"),
         (&[("1.cls", b"1"), ("1.txt", b"x")], "a label and no image"),
         (&[("1.jpg", b"x"), ("1.png", b"x"), ("1.cls", b"1")], "two images"),
