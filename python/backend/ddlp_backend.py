@@ -1,6 +1,7 @@
 """The build backend of the package: builds the programs `ddlp` and `ddlp-device`, then lets maturin make the wheel.
 
-The environment variable DDLP_PROFILE names the cargo profile; the default is `release`.
+The environment variable DDLP_PROFILE names the cargo profile; the default is `release`. DDLP_PROGRAMS names a folder in
+which the programs lie already.
 """
 
 import json
@@ -49,15 +50,11 @@ def with_profile(config_settings):
 
 
 def put_programs():
-    """Builds the programs and puts them into the package, without symbols where `strip` is installed."""
-    names = [word for program in PROGRAMS for word in ("--package", program)]
-    build = ["cargo", "build", "--locked", "--profile", PROFILE, "--bins", *names]
-    subprocess.run(build, cwd=PACKAGE, check=True)
-    metadata = subprocess.run(
-        ["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=PACKAGE, check=True, stdout=subprocess.PIPE
-    )
-    # The profile `dev` has a folder of another name.
-    built = Path(json.loads(metadata.stdout)["target_directory"]) / {"dev": "debug"}.get(PROFILE, PROFILE)
+    """Puts the programs into the package, without symbols where `strip` is installed."""
+    if given := os.environ.get("DDLP_PROGRAMS"):
+        built = Path(given)
+    else:
+        built = build_programs()
     folder = PACKAGE / "ddlp" / "bin"
     folder.mkdir(exist_ok=True)
     for program in PROGRAMS:
@@ -65,3 +62,15 @@ def put_programs():
             subprocess.run(["strip", "-o", folder / program, built / program], check=True)
         else:
             shutil.copy(built / program, folder / program)
+
+
+def build_programs():
+    """Builds the programs. Returns the folder in which they lie."""
+    names = [word for program in PROGRAMS for word in ("--package", program)]
+    build = ["cargo", "build", "--locked", "--profile", PROFILE, "--bins", *names]
+    subprocess.run(build, cwd=PACKAGE, check=True)
+    metadata = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=PACKAGE, check=True, stdout=subprocess.PIPE
+    )
+    # The profile `dev` has a folder of another name.
+    return Path(json.loads(metadata.stdout)["target_directory"]) / {"dev": "debug"}.get(PROFILE, PROFILE)

@@ -210,12 +210,10 @@ impl RunningAgent<'_> {
     }
 }
 
-/// Makes an ext4 image with the programs in `bin` and this content.
+/// Makes an ext4 image with the agent in `bin` and this content.
 fn make_disk(disk: &Path, staging: &Path, content: &[(&str, &Path)]) -> Result<()> {
     fs::create_dir_all(staging.join("bin"))?;
-    for program in ["ddlp", "ddlp-device"] {
-        copy(&board(program)?, &staging.join("bin").join(program))?;
-    }
+    copy(&board("ddlp-device")?, &staging.join("bin/ddlp-device"))?;
     for (name, source) in content {
         copy(source, &staging.join(name)).with_context(|| format!("cannot take {}", source.display()))?;
     }

@@ -5,7 +5,7 @@ use crate::tools::said;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Returns the folder of this workspace.
 pub fn workspace() -> PathBuf {
@@ -15,24 +15,16 @@ pub fn workspace() -> PathBuf {
 /// Builds `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the profile of the calling program.
 pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    let profile = if profile_folder().ends_with("release") { "release" } else { "dev" };
     let built = BUILT.get_or_init(|| {
         eprintln!("building ddlp for this machine");
         let mut cargo = Command::new(cargo());
-        cargo.current_dir(workspace()).args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--profile",
-            profile,
-            "-p",
-            "ddlp",
-            "-p",
-            "ddlp-device",
-            "-p",
-            "ddlp-tests",
-            "--bins",
-        ]);
+        cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
+        if profile_folder().ends_with("release") {
+            cargo.args(["--release", "-p", "ddlp", "-p", "ddlp-device", "-p", "ddlp-tests"]);
+        } else {
+            // What the workspace's tests have built; other packages would turn on other features of libraries.
+            cargo.args(["--workspace", "--tests"]);
+        }
         said(cargo.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
     });
     if let Err(error) = built {
@@ -41,29 +33,31 @@ pub fn native(name: &str) -> Result<PathBuf> {
     Ok(profile_folder().join(name))
 }
 
-/// Builds a static program for aarch64 by `scripts/board`.
+/// Builds a static program for aarch64 by `scripts/board`, in the profile of the calling program.
 pub fn board(name: &str) -> Result<PathBuf> {
-    Ok(made_for_boards()?.join("aarch64-unknown-linux-gnu/release").join(name))
+    let profile = profile_folder();
+    let profile = profile.file_name().expect("a profile has a folder");
+    let dev = (profile == "debug").then_some("--dev");
+    let made = made_for_boards(&[&["--only", name], dev.as_slice()].concat())?;
+    Ok(made.join("aarch64-unknown-linux-gnu").join(profile).join(name))
 }
 
 /// Builds the Debian package for boards by `scripts/board`.
 pub fn board_package() -> Result<PathBuf> {
     // All crates have the same version.
-    let package = made_for_boards()?.join(concat!("ddlp-device_", env!("CARGO_PKG_VERSION"), "_arm64.deb"));
+    let package = made_for_boards(&[])?.join(concat!("ddlp-device_", env!("CARGO_PKG_VERSION"), "_arm64.deb"));
     ensure!(package.is_file(), "scripts/board made no {}", package.display());
     Ok(package)
 }
 
-fn made_for_boards() -> Result<PathBuf> {
-    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        eprintln!("building ddlp for boards (scripts/board)");
-        let mut script = Command::new(workspace().join("scripts/board"));
-        said(script.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
-    });
-    if let Err(error) = built {
-        bail!("the programs for aarch64 cannot be built: {error}");
-    }
+/// Runs `scripts/board` with these arguments, and returns the folder of what it made. One thread at a time builds.
+fn made_for_boards(arguments: &[&str]) -> Result<PathBuf> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    eprintln!("building for boards: scripts/board {}", arguments.join(" "));
+    let mut script = Command::new(workspace().join("scripts/board"));
+    said(script.args(arguments).env("CARGO_TARGET_DIR", crate::target_dir()))
+        .context("the programs for aarch64 cannot be built")?;
     Ok(crate::target_dir().join("board"))
 }
 

@@ -7,6 +7,7 @@ use ddlp_qemu::HOST_NQN;
 use ddlp_qemu::drive::{DriveGuest, Serve};
 use ddlp_qemu::guest::Bus;
 use ddlp_qemu::host::{HostGuest, HostKernel};
+use ddlp_qemu::programs::board;
 use ddlp_tests::photos::Photos;
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ fn pixels_are_the_same() -> Result<()> {
         let photos = photos();
         assert_every_kind(&photos);
         let pack = photos.pack();
-        let drive = DriveGuest::start("pixels-drive", Bus::Nvme, &[("images.ddlp", &pack)])?;
+        let content = [("images.ddlp", &*pack), ("bin/ddlp", &board("ddlp")?)];
+        let drive = DriveGuest::start("pixels-drive", Bus::Nvme, &content)?;
         let host = HostGuest::start("pixels-host", HostKernel::Linux6_1, false, &[("images.ddlp", &pack)])?;
         drive.ready()?;
         host.guest().ready()?;

@@ -4,6 +4,7 @@ use crate::support::{PATIENCE, ddlp_here, flipped, in_guests, run_here, run_in};
 use anyhow::{Context, Result};
 use ddlp_qemu::drive::DriveGuest;
 use ddlp_qemu::guest::Bus;
+use ddlp_qemu::programs::board;
 use serde_json::Value;
 use std::process::Command;
 
@@ -17,7 +18,8 @@ const SEED: u64 = 20;
 fn verdicts_are_the_same() -> Result<()> {
     in_guests("verdicts_are_the_same", || {
         let photos = flipped(FILES, SEED);
-        let drive = DriveGuest::start("verdicts-drive", Bus::Virtio, &[("flipped", &photos.folder())])?;
+        let content = [("flipped", &*photos.folder()), ("bin/ddlp", &board("ddlp")?)];
+        let drive = DriveGuest::start("verdicts-drive", Bus::Virtio, &content)?;
         let pack = photos.scratch().join("native.ddlp");
         ddlp_here(&format!("pack {} {} --quiet", photos.folder().display(), pack.display()))?;
         let verdicts: Value = serde_json::from_str(&ddlp_here(&format!("inspect {} --json", pack.display()))?)?;

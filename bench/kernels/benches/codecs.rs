@@ -2,8 +2,8 @@
 //! crate, QOI and ZPNG, beside a copy of the pixels.
 //!
 //! ```text
-//! cargo bench -p ddlp-l3 -- FOLDER    # the PNG files of a folder, all RGB or gray with 8 bits
-//! cargo bench -p ddlp-l3              # one made image of 2048×1024
+//! cargo bench --bench codecs -- FOLDER    # the PNG files of a folder, all RGB or gray with 8 bits
+//! cargo bench --bench codecs              # one made image of 2048×1024
 //! ```
 //!
 //! Speeds are bytes of pixels per second of processor time. Each round runs every codec once over all images, so

@@ -1,0 +1,1 @@
+//! Benches of single stages, in the folder `benches`.
