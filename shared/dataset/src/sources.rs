@@ -1,8 +1,10 @@
 //! The sources, and how a path is recognised as one of them.
 
 pub mod cifar;
+mod compressed;
 mod files;
 pub mod folder;
+mod left_out;
 pub mod list;
 pub mod mix;
 pub mod shards;
@@ -17,6 +19,9 @@ use shards::{ShardError, Shards};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+pub use compressed::CompressedFile;
+pub use left_out::left_out_reason;
 
 /// Reason why a path could not be opened as a dataset.
 #[derive(Debug, thiserror::Error)]

@@ -20,10 +20,12 @@
 
 mod scan;
 
+use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
+use crate::sources::left_out::LeftOut;
 use crate::{Dataset, Decoders, Header, Identity, Location, ReadError};
-use scan::{ClassListing, LeftOut};
+use scan::ClassListing;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
@@ -114,7 +116,7 @@ impl Folder {
         let files = Files::below(root).map_err(unreadable)?;
         let (names, beside) = scan::class_names(root)?;
         let (listings, beside) = match names.is_empty() {
-            true => (vec![scan::list_flat(root)?], LeftOut::default()),
+            true => (vec![scan::list_flat(root)?], LeftOut::new(LISTED_MAX)),
             false => (scan::list_classes(root, &names)?, beside),
         };
         let mut folder = Self {

@@ -3,8 +3,13 @@
 //! - The key of a member is its path up to the first dot of its last component; the rest is its extension.
 //! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Of other members,
 //!   [`SampleFields`](crate::SampleFields) reads the numbers in `.json`; all others are ignored.
-//!   A group with neither is not a sample; a label without an image is an error that names the key. Either all samples
-//!   have a label or none has: every label is then 0.
+//!   Either all samples have a label or none has: every label is then 0.
+//! - A group with neither is not a sample; a label without an image is an error that names the key. So are names in
+//!   which the key should have ended at the last dot, such as `22.05.jpg`: the group has no other image, or the same name
+//!   stands before a label too.
+//! - Members without a sample count as left out ([`Dataset::left_out`]), and so do members beside a sample's image
+//!   whose names end as those of images and labels do (`.seg.png`).
+//! - A hard link has the content of an earlier member. A symbolic link as image or label is an error.
 //! - Class names are the lines of `classes.txt` beside the shards; without that file, the numbers up to the largest
 //!   label.
 //! - Samples keep the order of the archives (sorted by name) and their members.
@@ -19,7 +24,10 @@ mod members;
 use crate::extent::{is_file, make_room, persistently, read_exact};
 use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
+use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
+use crate::sources::compressed::CompressedFile;
+use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use crate::{
     Corrupt, Dataset, Decoder, Decoders, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel,
@@ -58,6 +66,9 @@ pub enum ShardError {
         /// The problem, and the byte at which it is.
         problem: String,
     },
+    /// A shard is compressed.
+    #[error(transparent)]
+    Compressed(#[from] CompressedFile),
     /// The members of a key do not make a sample.
     #[error("sample {key} in {} has {problem}", .path.display())]
     Sample {
@@ -92,6 +103,7 @@ impl ShardError {
     fn tar(path: &Path, error: MemberError) -> Self {
         match error {
             MemberError::Io(source) => ShardError::Io { path: path.to_owned(), source },
+            MemberError::Compressed(by) => CompressedFile { path: path.to_owned(), by }.into(),
             other => ShardError::Tar { path: path.to_owned(), problem: other.to_string() },
         }
     }
@@ -107,6 +119,7 @@ pub struct Shards {
     paths: Vec<u8>,
     /// The samples; `path_end` counts over all shards.
     samples: Vec<ListedSample>,
+    left_out: LeftOut,
     identity: Identity,
 }
 
@@ -131,7 +144,7 @@ impl Shards {
         let listings = parallel::map(&names, |name| {
             let path = directory.join(name);
             let file = File::open(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
-            list_shard(&path, &file)
+            list_shard(&path, &file, LISTED_MAX.div_ceil(names.len()))
         });
         let mut shards = Self {
             directory: directory.to_owned(),
@@ -140,6 +153,7 @@ impl Shards {
             classes: Vec::new(),
             paths: Vec::new(),
             samples: Vec::new(),
+            left_out: LeftOut::new(LISTED_MAX),
             identity: Identity::from_bytes([0; 32]),
         };
         let (mut unlabelled, mut has_labels) = (None::<(PathBuf, String)>, false);
@@ -167,6 +181,7 @@ impl Shards {
         make_room(&mut self.samples, listing.samples.len(), "the list of samples")?;
         self.paths.extend_from_slice(&listing.paths);
         self.samples.extend(listing.samples.iter().map(|s| ListedSample { path_end: base + s.path_end, ..*s }));
+        self.left_out.append(listing.left_out);
         self.shards.push(Shard { name, stamp: listing.stamp, end: self.samples.len() as u64 });
         Ok(())
     }
@@ -275,6 +290,14 @@ impl Dataset for Shards {
     fn decoders(&self) -> Decoders {
         let formats = (0..self.len()).filter_map(|index| Format::of_name(self.path(index)));
         formats.map(Decoder::File).collect()
+    }
+
+    fn left_out(&self) -> u64 {
+        self.left_out.count
+    }
+
+    fn left_out_names(&self) -> &[String] {
+        &self.left_out.names
     }
 
     fn kind(&self) -> &'static str {
