@@ -142,6 +142,12 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Returns an image in the root or below a class folder, if there is one. Passes over what is hidden, such as a
+    /// file manager's previews, or cannot be read.
+    pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
+        scan::first_image(root)
+    }
+
     fn digest(&self, names: &[OsString]) -> Identity {
         let mut hasher = IdentityHasher::new("ddlp folder 1");
         hasher.number(names.len() as u64);

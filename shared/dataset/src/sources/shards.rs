@@ -26,7 +26,7 @@ use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
 use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
-use crate::sources::compressed::CompressedFile;
+use crate::sources::compressed::{CompressedFile, compressed_archive, first_compressed};
 use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use crate::{
@@ -134,13 +134,18 @@ struct Shard {
 impl Shards {
     /// Returns whether a folder holds shards.
     pub fn recognizes(directory: &Path) -> bool {
-        shard_names(directory).is_ok_and(|names| !names.is_empty())
+        Self::first_in(directory).is_some()
+    }
+
+    /// Returns the first shard in a folder, if it holds one.
+    pub(super) fn first_in(directory: &Path) -> Option<PathBuf> {
+        shard_names(directory).ok()?.first().map(|name| directory.join(name))
     }
 
     /// Opens a single shard or all shards of a folder.
     pub fn open(path: &Path) -> Result<Self, ShardError> {
         let failed = |source| ShardError::Io { path: path.to_owned(), source };
-        let (directory, names) = shards_at(path).map_err(failed)?;
+        let (directory, names) = shards_at(path)?;
         let listings = parallel::map(&names, |name| {
             let path = directory.join(name);
             let file = File::open(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
@@ -338,19 +343,28 @@ impl Shards {
 }
 
 /// Returns a folder, and the names of the shards in it that a path means: the shard at the path, or all of the
-/// folder's.
-fn shards_at(path: &Path) -> io::Result<(&Path, Vec<OsString>)> {
+/// folder's. Fails if others of the folder's shards are compressed.
+fn shards_at(path: &Path) -> Result<(&Path, Vec<OsString>), ShardError> {
+    let failed = |source| ShardError::Io { path: path.to_owned(), source };
     let (directory, names) = match (path.is_dir(), path.file_name()) {
         (false, Some(name)) => (path.parent().unwrap_or(Path::new("")), vec![name.to_owned()]),
-        _ => (path, shard_names(path)?),
+        _ => match first_compressed(path, compressed_archive).map_err(failed)? {
+            Some(compressed) => return Err(compressed.into()),
+            None => (path, shard_names(path).map_err(failed)?),
+        },
     };
     Ok((if directory == Path::new("") { Path::new(".") } else { directory }, names))
 }
 
 /// Returns the paths of the shards at a path.
-pub(crate) fn shard_paths(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn shard_paths(path: &Path) -> Result<Vec<PathBuf>, ShardError> {
     let (directory, names) = shards_at(path)?;
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Returns whether a file's name is that of a shard: it ends in `.tar`, in any case.
+pub(super) fn is_shard_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
 
 /// Lists the files in a folder whose names end in `.tar`, sorted.
@@ -359,7 +373,7 @@ fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
-        if path.extension() == Some(OsStr::new("tar")) && is_file(&path)? {
+        if is_shard_name(&path) && is_file(&path)? {
             names.push(entry.file_name());
         }
     }

@@ -7,6 +7,7 @@ use crate::pack::LISTED_MAX;
 use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use crate::{CLASSES_MAX, parallel};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
 use std::io;
@@ -168,6 +169,29 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
         }
     }
     Ok((found, left_out))
+}
+
+/// Returns an image in a folder or below it. Passes over what is hidden or cannot be read.
+pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
+    let (mut pending, mut visited) = (vec![root.to_owned()], HashSet::new());
+    while let Some(directory) = pending.pop() {
+        let Ok(status) = fs::metadata(&directory) else { continue };
+        if !visited.insert((status.dev(), status.ino())) {
+            continue;
+        }
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.as_bytes().starts_with(b".") {
+                continue;
+            }
+            if is_directory(&entry).unwrap_or(false) {
+                pending.push(entry.path());
+            } else if is_image(name.as_bytes()) {
+                return Some(entry.path());
+            }
+        }
+    }
+    None
 }
 
 /// Returns whether an entry is a folder or leads to one. A dangling link does not. A link that cannot be

@@ -32,7 +32,7 @@ pub(crate) fn each_beside<E: From<ShardError>>(
     extension: &str,
     mut take: impl FnMut(MemberBeside) -> Result<(), E>,
 ) -> Result<(), E> {
-    for shard in shard_paths(path).map_err(|source| ShardError::Io { path: path.into(), source })? {
+    for shard in shard_paths(path)? {
         let failed = |source| ShardError::Io { path: shard.clone(), source };
         let file = File::open(&shard).map_err(failed)?;
         let mut members = Members::new(&file, Stamp::of(&file).map_err(failed)?.bytes);
