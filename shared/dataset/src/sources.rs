@@ -1,6 +1,7 @@
 //! The sources, and how a path is recognised as one of them.
 
 pub mod cifar;
+mod class_list;
 mod compressed;
 mod files;
 pub mod folder;
@@ -12,6 +13,7 @@ pub mod shards;
 use crate::Dataset;
 use crate::pack::{FormatError, Pack};
 use cifar::{Cifar, CifarError, Variant};
+pub use class_list::{ClassListError, read_class_list};
 pub use compressed::CompressedFile;
 use compressed::{compressed_archive, compressed_batch, first_compressed};
 use folder::{Folder, FolderError};

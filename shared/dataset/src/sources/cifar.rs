@@ -12,6 +12,7 @@ use crate::extent::{is_file, read_extent};
 use crate::forms::StoredForm;
 use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
+use crate::sources::class_list::{ClassListError, read_class_list};
 use crate::sources::compressed::{CompressedFile, compressed_batch, first_compressed};
 use crate::stamp::Stamp;
 use crate::{Dataset, Decoders, Header, Identity, Location, ReadError, Unavailable};
@@ -90,6 +91,9 @@ pub enum CifarError {
         /// Variant of CIFAR that the file was taken for.
         variant: Variant,
     },
+    /// The list of class names cannot be used.
+    #[error(transparent)]
+    Classes(#[from] ClassListError),
     /// The number of class names does not fit the variant.
     #[error("{} names {count} classes, and {variant} has {}", .path.display(), .variant.classes())]
     ClassNames {
@@ -370,8 +374,7 @@ fn class_names(directory: &Path, variant: Variant) -> Result<Vec<String>, CifarE
     if !path.is_file() {
         return Ok((0..variant.classes()).map(|class| class.to_string()).collect());
     }
-    let text = fs::read_to_string(&path).map_err(|source| CifarError::Io { path: path.clone(), source })?;
-    let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let names = read_class_list(&path)?;
     match names.len() {
         count if count == variant.classes() => Ok(names),
         count => Err(CifarError::ClassNames { path, count, variant }),

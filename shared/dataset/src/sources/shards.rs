@@ -26,6 +26,7 @@ use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
 use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
+use crate::sources::class_list::{ClassListError, read_class_list};
 use crate::sources::compressed::{CompressedFile, compressed_archive, first_compressed};
 use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
@@ -85,6 +86,9 @@ pub enum ShardError {
         /// The shard or folder.
         path: PathBuf,
     },
+    /// `classes.txt` cannot be used.
+    #[error(transparent)]
+    Classes(#[from] ClassListError),
     /// `classes.txt` has no name for a label.
     #[error("sample {name} has label {label}, and {} names {classes} classes", .path.display())]
     Label {
@@ -197,8 +201,7 @@ impl Shards {
         if !path.is_file() {
             return Ok((0..=largest).map(|class| class.to_string()).collect());
         }
-        let text = fs::read_to_string(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
-        let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        let names = read_class_list(&path)?;
         let unnamed = self.samples.iter().position(|sample| sample.label as usize >= names.len());
         let Some(index) = unnamed else { return Ok(names) };
         let (name, label) = (self.name(index as u64), self.samples[index].label);

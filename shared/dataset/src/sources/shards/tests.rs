@@ -74,8 +74,13 @@ fn samples_keep_the_order_of_shards_and_members() {
 fn class_names_come_from_the_list_beside_the_shards() {
     let directory = tempfile::tempdir().unwrap();
     let path = write(directory.path(), "a.tar", &archive(&[("7.jpg", b"x"), ("7.cls", b"1")]));
-    write(directory.path(), "classes.txt", b"cat\ndog\n");
-    assert_eq!(Shards::open(&path).unwrap().classes(), ["cat", "dog"]);
+    for text in ["cat\ndog\n", "\u{feff}cat\r\ndog\r\n\r\n"] {
+        write(directory.path(), "classes.txt", text.as_bytes());
+        assert_eq!(Shards::open(&path).unwrap().classes(), ["cat", "dog"]);
+    }
+    write(directory.path(), "classes.txt", b"\ncat\ndog\n");
+    let error = Shards::open(&path).err().unwrap().to_string();
+    assert!(error.starts_with("line 1 of ") && error.contains("classes.txt is blank"), "{error}");
     write(directory.path(), "classes.txt", b"cat\n");
     let error = Shards::open(&path).err().unwrap();
     assert!(matches!(&error, ShardError::Label { name, label: 1, classes: 1, .. } if name == "a.tar:7.jpg"), "{error}");
