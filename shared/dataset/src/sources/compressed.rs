@@ -21,7 +21,7 @@ const COMPRESSIONS: [Compression; 5] = [
 /// A file that must not be compressed is compressed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} is compressed with {by}, and samples are read in place: decompress it, as by `{by} -dc FILE > NEW_FILE`, and \
+    "{} is compressed with {by}, and samples are read in place: decompress it, as by `{by} -dc FILE > NEW_FILE`, or \
      move it away",
     .path.display()
 )]

@@ -86,7 +86,8 @@ pub enum FolderError {
     /// A class folder has a name that cannot be the name of a class: names that differ in such bytes alone would be one
     /// class to whoever looks a class up by its name.
     #[error(
-        "the class folder {} of {} has a name that is not UTF-8: rename it, as by `convmv -f latin1 -t utf8 --notest`",
+        "the class folder {} of {} has a name that is not UTF-8: rename it, as by `convmv -f ENCODING -t UTF-8 \
+         --notest FOLDER`",
         .name.as_bytes().escape_ascii(), .root.display()
     )]
     NotUtf8 {
