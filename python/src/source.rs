@@ -176,7 +176,18 @@ fn classes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let Some(classes) = object.getattr_opt("classes")?.filter(|classes| !classes.is_none()) else {
         return Ok(Vec::new());
     };
-    classes.try_iter()?.map(|name| Ok(name?.str()?.to_string())).collect()
+    classes.try_iter()?.map(|name| class_of(&name?.str()?)).collect()
+}
+
+/// Returns the name of a class. Python keeps a folder's name that is not UTF-8 as text that is not Unicode.
+fn class_of(name: &Bound<'_, PyString>) -> PyResult<String> {
+    let unusable = |_| match name.repr() {
+        Ok(name) => errors::configuration(format!(
+            "the dataset's class {name} is not Unicode text, as the name of a folder that is not UTF-8: rename it"
+        )),
+        Err(error) => error,
+    };
+    name.to_str().map(str::to_owned).map_err(unusable)
 }
 
 impl Dataset for Sequence {

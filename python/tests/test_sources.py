@@ -101,6 +101,13 @@ def test_items_that_are_no_samples_are_described(item, part):
     assert isinstance(caught.value.__cause__, (TypeError, ValueError))
 
 
+def test_class_names_that_are_not_unicode_are_named(photos):
+    latin = Photos(photos)
+    latin.classes = [os.fsdecode(name) for name in (b"caf\xe8", b"caf\xe9")]
+    with pytest.raises(ddlp.ConfigurationError, match=r"class 'caf.udce8' is not Unicode text.*rename it"):
+        loader(latin)
+
+
 @pytest.mark.parametrize("index", [0, 40])
 @pytest.mark.parametrize("kind", ["raises", "a path", "a label beyond the classes"])
 def test_the_first_item_fails_as_any_other(photos, kind, index):

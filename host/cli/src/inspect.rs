@@ -5,9 +5,8 @@ mod sample;
 use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use ddlp_dataset::Dataset;
-use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
+use ddlp_dataset::{Dataset, left_out_reason};
 use ddlp_host::{Host, drive_address, open_drive_pack};
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
@@ -196,11 +195,7 @@ impl Described {
             return;
         }
         let files = text::plural(self.left_out, "file");
-        row(
-            out,
-            "left out",
-            &format!("{files}: outside the class folders, or without an image's extension ({})", EXTENSIONS.join(" ")),
-        );
+        row(out, "left out", &format!("{files}: {}", left_out_reason(self.kind)));
         for name in self.left_out_names.iter().take(shown) {
             let _ = writeln!(out, "            {}", text::printable(name));
         }

@@ -6,7 +6,7 @@ use crate::{Ending, files_only, output, text};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use ddlp_dataset::folder::EXTENSIONS;
+use ddlp_dataset::left_out_reason;
 use ddlp_dataset::pack::{
     ENCODED, PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
     StoredForm, Tally, WhyKept,
@@ -231,11 +231,7 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         }
         let files = text::plural(left_out, "file");
         let hint = if args.all { "" } else { " (--all names them)" };
-        let _ = writeln!(
-            out,
-            "{files} left out: outside the class folders, or without an image's extension ({}){hint}.",
-            EXTENSIONS.join(" ")
-        );
+        let _ = writeln!(out, "{files} left out: {}{hint}.", left_out_reason(kind));
     }
     if summary.rejected_count > 0 {
         let _ = writeln!(out, "`ddlp run` treats rejected samples as its --policy says: fail, skip or replace.");

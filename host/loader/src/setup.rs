@@ -21,7 +21,9 @@ use crate::threads::ThreadShares;
 use ddlp_csd::memory;
 use ddlp_csd::program::{CorruptPolicy, DriveProgram};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Dataset, ImageSize, MixPart, RESIDENT_BYTES_MAX, Resident, SampleFields, image_sizes};
+use ddlp_dataset::{
+    Dataset, ImageSize, MixPart, RESIDENT_BYTES_MAX, Resident, SampleFields, image_sizes, left_out_reason,
+};
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
 use ddlp_pixels::{SIZE, Shape};
@@ -267,8 +269,9 @@ impl RunSetup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{} left out: outside the class folders, or without an image's extension (`ddlp inspect` lists them)",
-                counted(files, "file")
+                "{} left out: {}; `ddlp inspect` lists them",
+                counted(files, "file"),
+                left_out_reason(self.dataset.kind())
             )),
         }
         if let Some(hidden) = self.dataset.classes().iter().find(|class| class.starts_with('.')) {

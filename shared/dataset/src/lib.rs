@@ -283,7 +283,8 @@ pub trait Dataset: Send + Sync {
     }
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class
-    /// folders, and files without an extension of images.
+    /// folders, and files without an extension of images; in tar shards, members without a sample, and members beside a
+    /// sample's image that are named as images or labels are ([`left_out_reason`]).
     fn left_out(&self) -> u64 {
         0
     }
@@ -293,7 +294,7 @@ pub trait Dataset: Send + Sync {
         0
     }
 
-    /// Returns the names of the first [`LISTED_MAX`](pack::LISTED_MAX) files that [`left_out`](Self::left_out) counts.
+    /// Returns names of files that [`left_out`](Self::left_out) counts, at most [`LISTED_MAX`](pack::LISTED_MAX).
     fn left_out_names(&self) -> &[String] {
         &[]
     }

@@ -1,16 +1,23 @@
 //! The sources, and how a path is recognised as one of them.
 
 pub mod cifar;
+mod class_list;
+mod compressed;
 mod files;
 pub mod folder;
+mod left_out;
 pub mod list;
 pub mod mix;
 pub mod shards;
 
 use crate::Dataset;
 use crate::pack::{FormatError, Pack};
-use cifar::{Cifar, CifarError};
+use cifar::{Cifar, CifarError, Variant};
+pub use class_list::{ClassListError, read_class_list};
+pub use compressed::CompressedFile;
+use compressed::{compressed_archive, compressed_batch, first_compressed};
 use folder::{Folder, FolderError};
+pub use left_out::left_out_reason;
 use list::{List, ListError};
 use mix::{Mix, MixError};
 use shards::{ShardError, Shards};
@@ -39,6 +46,23 @@ pub enum OpenError {
         /// What would be a dataset.
         hint: &'static str,
     },
+    /// The folder could be datasets of two kinds.
+    #[error(
+        "{} could be {}, because of {}, or {}, because of {}: move one of the two away, or name a file in place of the \
+         folder",
+        .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display()
+    )]
+    TwoKinds {
+        /// The folder.
+        path: PathBuf,
+        /// The kinds.
+        kinds: [&'static str; 2],
+        /// A file of each kind.
+        files: [PathBuf; 2],
+    },
+    /// A file in place of a shard or batch is compressed.
+    #[error(transparent)]
+    Compressed(#[from] CompressedFile),
     /// The path looks like an image folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -65,7 +89,7 @@ pub enum OpenError {
 ///   a list of files by `.csv`, a mix of datasets by `.toml`.
 /// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
 ///   files are read; tar shards if it holds `*.tar`; otherwise an image folder, which holds class folders, or images
-///   alone.
+///   alone. A folder of two kinds is an error.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     let failed = |source| OpenError::Io { path: path.to_owned(), source };
     let status = fs::metadata(path).map_err(failed)?;
@@ -81,19 +105,23 @@ pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     match extension {
         _ if head == crate::pack::MAGIC => Ok(Box::new(Pack::open(path)?)),
         "ddlp" => Ok(Box::new(Pack::open(path)?)),
-        "tar" => Ok(Box::new(Shards::open(path)?)),
+        _ if shards::is_shard_name(path) => Ok(Box::new(Shards::open(path)?)),
         "csv" => Ok(Box::new(List::open(path)?)),
         "bin" => Ok(Box::new(Cifar::open(path)?)),
         "toml" => Ok(Box::new(Mix::open(path)?)),
-        _ => Err(OpenError::Unrecognized {
-            path: path.to_owned(),
-            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, a list of files \
+        _ => match path.file_name().and_then(|name| compressed_archive(name).or(compressed_batch(name))) {
+            Some((by, _)) => Err(CompressedFile { path: path.to_owned(), by }.into()),
+            None => Err(OpenError::Unrecognized {
+                path: path.to_owned(),
+                hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, a list of files \
                    (.csv) or a mix of datasets (.toml)",
-        }),
+            }),
+        },
     }
 }
 
 fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
+    refuse_two_kinds(path)?;
     if Cifar::recognizes(path) {
         return Ok(Box::new(Cifar::open(path)?));
     }
@@ -104,5 +132,38 @@ fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         let hint = "it holds CIFAR's Python pickles; use the binary version (data_batch_1.bin)";
         return Err(OpenError::Unrecognized { path: path.to_owned(), hint });
     }
-    Ok(Box::new(Folder::open(path)?))
+    match Folder::open(path) {
+        Err(error @ FolderError::NoSamples { .. }) => Err(compressed_in(path)?.map_or(error.into(), Into::into)),
+        opened => Ok(Box::new(opened?)),
+    }
+}
+
+/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind.
+fn refuse_two_kinds(path: &Path) -> Result<(), OpenError> {
+    let batches = |variant| Cifar::first_in(path, variant);
+    let mut kinds: Vec<(&'static str, PathBuf)> = [
+        ("CIFAR-10", batches(Variant::Cifar10)),
+        ("CIFAR-100", batches(Variant::Cifar100)),
+        ("tar shards", Shards::first_in(path)),
+    ]
+    .into_iter()
+    .filter_map(|(kind, file)| Some((kind, file?)))
+    .collect();
+    if kinds.len() == 1 {
+        kinds.extend(Folder::first_image(path).map(|image| ("an image folder", image)));
+    }
+    match &kinds[..] {
+        [(first, file), (second, other), ..] => Err(OpenError::TwoKinds {
+            path: path.to_owned(),
+            kinds: [first, second],
+            files: [file.clone(), other.clone()],
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns a compressed shard or batch in a folder, if it holds one.
+fn compressed_in(path: &Path) -> Result<Option<CompressedFile>, OpenError> {
+    let found = first_compressed(path, |name| compressed_archive(name).or(compressed_batch(name)));
+    found.map_err(|source| OpenError::Io { path: path.to_owned(), source })
 }

@@ -12,6 +12,8 @@ use crate::extent::{is_file, read_extent};
 use crate::forms::StoredForm;
 use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
+use crate::sources::class_list::{ClassListError, read_class_list};
+use crate::sources::compressed::{CompressedFile, compressed_batch, first_compressed};
 use crate::stamp::Stamp;
 use crate::{Dataset, Decoders, Header, Identity, Location, ReadError, Unavailable};
 use std::fs::{self, File};
@@ -47,6 +49,9 @@ pub enum CifarError {
         /// The folder.
         path: PathBuf,
     },
+    /// A batch is compressed.
+    #[error(transparent)]
+    Compressed(#[from] CompressedFile),
     /// The folder holds more than [`BATCHES_MAX`] batches.
     #[error("{} holds {count} batches, more than the limit of {BATCHES_MAX}", .path.display())]
     TooManyBatches {
@@ -86,6 +91,9 @@ pub enum CifarError {
         /// Variant of CIFAR that the file was taken for.
         variant: Variant,
     },
+    /// The list of class names cannot be used.
+    #[error(transparent)]
+    Classes(#[from] ClassListError),
     /// The number of class names does not fit the variant.
     #[error("{} names {count} classes, and {variant} has {}", .path.display(), .variant.classes())]
     ClassNames {
@@ -179,7 +187,15 @@ impl BatchFile {
 impl Cifar {
     /// Returns whether a folder holds training batches.
     pub fn recognizes(directory: &Path) -> bool {
-        directory.join("train.bin").is_file() || numbered_batches(directory).is_ok_and(|batches| !batches.is_empty())
+        Self::first_in(directory, Variant::Cifar10).or(Self::first_in(directory, Variant::Cifar100)).is_some()
+    }
+
+    /// Returns the first training batch of a variant in a folder, if it holds one.
+    pub(super) fn first_in(directory: &Path, variant: Variant) -> Option<PathBuf> {
+        match variant {
+            Variant::Cifar10 => numbered_batches(directory).ok()?.into_iter().next(),
+            Variant::Cifar100 => Some(directory.join("train.bin")).filter(|train| train.is_file()),
+        }
     }
 
     /// Opens a folder or a single batch.
@@ -307,17 +323,20 @@ fn scan(
 }
 
 fn training_set(directory: &Path) -> Result<(Variant, Vec<PathBuf>), CifarError> {
-    let batches =
-        numbered_batches(directory).map_err(|source| CifarError::Io { path: directory.to_owned(), source })?;
+    let failed = |source| CifarError::Io { path: directory.to_owned(), source };
+    if let Some(compressed) = first_compressed(directory, compressed_batch).map_err(failed)? {
+        return Err(compressed.into());
+    }
+    let batches = numbered_batches(directory).map_err(failed)?;
     if batches.len() > BATCHES_MAX {
         return Err(CifarError::TooManyBatches { path: directory.to_owned(), count: batches.len() });
     }
     if !batches.is_empty() {
         return Ok((Variant::Cifar10, batches));
     }
-    match directory.join("train.bin") {
-        train if train.is_file() => Ok((Variant::Cifar100, vec![train])),
-        _ => Err(CifarError::NoBatches { path: directory.to_owned() }),
+    match Cifar::first_in(directory, Variant::Cifar100) {
+        Some(train) => Ok((Variant::Cifar100, vec![train])),
+        None => Err(CifarError::NoBatches { path: directory.to_owned() }),
     }
 }
 
@@ -355,8 +374,7 @@ fn class_names(directory: &Path, variant: Variant) -> Result<Vec<String>, CifarE
     if !path.is_file() {
         return Ok((0..variant.classes()).map(|class| class.to_string()).collect());
     }
-    let text = fs::read_to_string(&path).map_err(|source| CifarError::Io { path: path.clone(), source })?;
-    let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let names = read_class_list(&path)?;
     match names.len() {
         count if count == variant.classes() => Ok(names),
         count => Err(CifarError::ClassNames { path, count, variant }),

@@ -4,7 +4,7 @@
 //! - A class's samples are the files below its folder at any depth whose names end in one of [`EXTENSIONS`],
 //!   whatever the case: sorted by the path of their folder first, by name second, both byte by byte (torchvision's
 //!   order).
-//! - A class without samples is an error, as it is for torchvision.
+//! - A class without samples is an error, as it is for torchvision, and so is a class folder whose name is not UTF-8.
 //! - A root without folders whose files are images, such as ImageNet's validation images, is a *flat* folder: it has no
 //!   classes, its samples are sorted by name, and every label is 0. Labels may come from a file beside it
 //!   ([`SampleFields`](crate::SampleFields)).
@@ -20,10 +20,12 @@
 
 mod scan;
 
+use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
+use crate::sources::left_out::LeftOut;
 use crate::{Dataset, Decoders, Header, Identity, Location, ReadError};
-use scan::{ClassListing, LeftOut};
+use scan::ClassListing;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
@@ -81,6 +83,19 @@ pub enum FolderError {
         /// The first few of these classes.
         classes: Vec<String>,
     },
+    /// A class folder has a name that cannot be the name of a class: names that differ in such bytes alone would be one
+    /// class to whoever looks a class up by its name.
+    #[error(
+        "the class folder {} of {} has a name that is not UTF-8: rename it, as by `convmv -f ENCODING -t UTF-8 \
+         --notest FOLDER`",
+        .name.as_bytes().escape_ascii(), .root.display()
+    )]
+    NotUtf8 {
+        /// The root.
+        root: PathBuf,
+        /// The folder's name.
+        name: OsString,
+    },
     /// There are more classes than a dataset may have.
     #[error("{} has {count} class folders, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
     TooManyClasses {
@@ -113,13 +128,14 @@ impl Folder {
         let unreadable = |source| FolderError::Unreadable { path: root.to_owned(), source };
         let files = Files::below(root).map_err(unreadable)?;
         let (names, beside) = scan::class_names(root)?;
+        let classes = names.iter().map(|name| class_of(root, name)).collect::<Result<_, _>>()?;
         let (listings, beside) = match names.is_empty() {
-            true => (vec![scan::list_flat(root)?], LeftOut::default()),
+            true => (vec![scan::list_flat(root)?], LeftOut::new(LISTED_MAX)),
             false => (scan::list_classes(root, &names)?, beside),
         };
         let mut folder = Self {
             files,
-            classes: names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
+            classes,
             class_ends: Vec::with_capacity(names.len()),
             left_out: beside,
             identity: Identity::from_bytes([0; 32]),
@@ -140,6 +156,12 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Returns an image in the root or below a class folder, if there is one. Passes over what is hidden, such as a
+    /// file manager's previews, or cannot be read.
+    pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
+        scan::first_image(root)
+    }
+
     fn digest(&self, names: &[OsString]) -> Identity {
         let mut hasher = IdentityHasher::new("ddlp folder 1");
         hasher.number(names.len() as u64);
@@ -151,6 +173,12 @@ impl Folder {
         }
         hasher.finish()
     }
+}
+
+/// Returns the name of the class of a folder in the root.
+fn class_of(root: &Path, folder: &OsString) -> Result<String, FolderError> {
+    let name = folder.to_str().map(str::to_owned);
+    name.ok_or_else(|| FolderError::NotUtf8 { root: root.to_owned(), name: folder.clone() })
 }
 
 impl Dataset for Folder {

@@ -20,7 +20,7 @@ use crate::{
     OpenError, PackFile, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::Source;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -101,6 +101,17 @@ pub enum MixError {
         named: String,
         /// A dataset without names.
         unnamed: String,
+    },
+    /// A dataset has two classes of the same name.
+    #[error(
+        "{dataset} has two classes named {class:?}, so nobody knows which classes of the datasets are the same: give \
+         each class a name of its own"
+    )]
+    SameName {
+        /// The dataset.
+        dataset: String,
+        /// Name of the classes.
+        class: String,
     },
     /// There are too many classes together.
     #[error("the datasets have {0} different classes, and at most {CLASSES_MAX} are possible")]
@@ -201,6 +212,12 @@ fn joined_classes(datasets: &[(String, Arc<dyn Dataset>)]) -> Result<(Vec<String
     let (named, unnamed): (Vec<_>, Vec<_>) = datasets.iter().partition(has_names);
     if let ([(named, _), ..], [(unnamed, _), ..]) = (&named[..], &unnamed[..]) {
         return Err(MixError::Classes { named: named.clone(), unnamed: unnamed.clone() });
+    }
+    for (name, dataset) in datasets {
+        let mut names = HashSet::new();
+        if let Some(class) = dataset.classes().iter().find(|class| !names.insert(class.as_str())) {
+            return Err(MixError::SameName { dataset: name.clone(), class: class.clone() });
+        }
     }
     let (mut classes, mut numbers) = (Vec::new(), HashMap::new());
     let labels = datasets.iter().map(|(_, dataset)| {

@@ -3,8 +3,13 @@
 //! - The key of a member is its path up to the first dot of its last component; the rest is its extension.
 //! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Of other members,
 //!   [`SampleFields`](crate::SampleFields) reads the numbers in `.json`; all others are ignored.
-//!   A group with neither is not a sample; a label without an image is an error that names the key. Either all samples
-//!   have a label or none has: every label is then 0.
+//!   Either all samples have a label or none has: every label is then 0.
+//! - A group with neither is not a sample; a label without an image is an error that names the key. So are names in
+//!   which the key should have ended at the last dot, such as `22.05.jpg`: the group has no other image, or the same name
+//!   stands before a label too.
+//! - Members without a sample count as left out ([`Dataset::left_out`]), and so do members beside a sample's image
+//!   whose names end as those of images and labels do (`.seg.png`).
+//! - A hard link has the content of an earlier member. A symbolic link as image or label is an error.
 //! - Class names are the lines of `classes.txt` beside the shards; without that file, the numbers up to the largest
 //!   label.
 //! - Samples keep the order of the archives (sorted by name) and their members.
@@ -19,7 +24,11 @@ mod members;
 use crate::extent::{is_file, make_room, persistently, read_exact};
 use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
+use crate::pack::LISTED_MAX;
 use crate::sample::IdentityHasher;
+use crate::sources::class_list::{ClassListError, read_class_list};
+use crate::sources::compressed::{CompressedFile, compressed_archive, first_compressed};
+use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use crate::{
     Corrupt, Dataset, Decoder, Decoders, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel,
@@ -58,6 +67,9 @@ pub enum ShardError {
         /// The problem, and the byte at which it is.
         problem: String,
     },
+    /// A shard is compressed.
+    #[error(transparent)]
+    Compressed(#[from] CompressedFile),
     /// The members of a key do not make a sample.
     #[error("sample {key} in {} has {problem}", .path.display())]
     Sample {
@@ -74,6 +86,9 @@ pub enum ShardError {
         /// The shard or folder.
         path: PathBuf,
     },
+    /// `classes.txt` cannot be used.
+    #[error(transparent)]
+    Classes(#[from] ClassListError),
     /// `classes.txt` has no name for a label.
     #[error("sample {name} has label {label}, and {} names {classes} classes", .path.display())]
     Label {
@@ -92,6 +107,7 @@ impl ShardError {
     fn tar(path: &Path, error: MemberError) -> Self {
         match error {
             MemberError::Io(source) => ShardError::Io { path: path.to_owned(), source },
+            MemberError::Compressed(by) => CompressedFile { path: path.to_owned(), by }.into(),
             other => ShardError::Tar { path: path.to_owned(), problem: other.to_string() },
         }
     }
@@ -107,6 +123,7 @@ pub struct Shards {
     paths: Vec<u8>,
     /// The samples; `path_end` counts over all shards.
     samples: Vec<ListedSample>,
+    left_out: LeftOut,
     identity: Identity,
 }
 
@@ -121,17 +138,22 @@ struct Shard {
 impl Shards {
     /// Returns whether a folder holds shards.
     pub fn recognizes(directory: &Path) -> bool {
-        shard_names(directory).is_ok_and(|names| !names.is_empty())
+        Self::first_in(directory).is_some()
+    }
+
+    /// Returns the first shard in a folder, if it holds one.
+    pub(super) fn first_in(directory: &Path) -> Option<PathBuf> {
+        shard_names(directory).ok()?.first().map(|name| directory.join(name))
     }
 
     /// Opens a single shard or all shards of a folder.
     pub fn open(path: &Path) -> Result<Self, ShardError> {
         let failed = |source| ShardError::Io { path: path.to_owned(), source };
-        let (directory, names) = shards_at(path).map_err(failed)?;
+        let (directory, names) = shards_at(path)?;
         let listings = parallel::map(&names, |name| {
             let path = directory.join(name);
             let file = File::open(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
-            list_shard(&path, &file)
+            list_shard(&path, &file, LISTED_MAX.div_ceil(names.len()))
         });
         let mut shards = Self {
             directory: directory.to_owned(),
@@ -140,6 +162,7 @@ impl Shards {
             classes: Vec::new(),
             paths: Vec::new(),
             samples: Vec::new(),
+            left_out: LeftOut::new(LISTED_MAX),
             identity: Identity::from_bytes([0; 32]),
         };
         let (mut unlabelled, mut has_labels) = (None::<(PathBuf, String)>, false);
@@ -167,6 +190,7 @@ impl Shards {
         make_room(&mut self.samples, listing.samples.len(), "the list of samples")?;
         self.paths.extend_from_slice(&listing.paths);
         self.samples.extend(listing.samples.iter().map(|s| ListedSample { path_end: base + s.path_end, ..*s }));
+        self.left_out.append(listing.left_out);
         self.shards.push(Shard { name, stamp: listing.stamp, end: self.samples.len() as u64 });
         Ok(())
     }
@@ -177,8 +201,7 @@ impl Shards {
         if !path.is_file() {
             return Ok((0..=largest).map(|class| class.to_string()).collect());
         }
-        let text = fs::read_to_string(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
-        let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        let names = read_class_list(&path)?;
         let unnamed = self.samples.iter().position(|sample| sample.label as usize >= names.len());
         let Some(index) = unnamed else { return Ok(names) };
         let (name, label) = (self.name(index as u64), self.samples[index].label);
@@ -277,6 +300,14 @@ impl Dataset for Shards {
         formats.map(Decoder::File).collect()
     }
 
+    fn left_out(&self) -> u64 {
+        self.left_out.count
+    }
+
+    fn left_out_names(&self) -> &[String] {
+        &self.left_out.names
+    }
+
     fn kind(&self) -> &'static str {
         "tar"
     }
@@ -315,19 +346,28 @@ impl Shards {
 }
 
 /// Returns a folder, and the names of the shards in it that a path means: the shard at the path, or all of the
-/// folder's.
-fn shards_at(path: &Path) -> io::Result<(&Path, Vec<OsString>)> {
+/// folder's. Fails if others of the folder's shards are compressed.
+fn shards_at(path: &Path) -> Result<(&Path, Vec<OsString>), ShardError> {
+    let failed = |source| ShardError::Io { path: path.to_owned(), source };
     let (directory, names) = match (path.is_dir(), path.file_name()) {
         (false, Some(name)) => (path.parent().unwrap_or(Path::new("")), vec![name.to_owned()]),
-        _ => (path, shard_names(path)?),
+        _ => match first_compressed(path, compressed_archive).map_err(failed)? {
+            Some(compressed) => return Err(compressed.into()),
+            None => (path, shard_names(path).map_err(failed)?),
+        },
     };
     Ok((if directory == Path::new("") { Path::new(".") } else { directory }, names))
 }
 
 /// Returns the paths of the shards at a path.
-pub(crate) fn shard_paths(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn shard_paths(path: &Path) -> Result<Vec<PathBuf>, ShardError> {
     let (directory, names) = shards_at(path)?;
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Returns whether a file's name is that of a shard: it ends in `.tar`, in any case.
+pub(super) fn is_shard_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
 
 /// Lists the files in a folder whose names end in `.tar`, sorted.
@@ -336,7 +376,7 @@ fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
-        if path.extension() == Some(OsStr::new("tar")) && is_file(&path)? {
+        if is_shard_name(&path) && is_file(&path)? {
             names.push(entry.file_name());
         }
     }

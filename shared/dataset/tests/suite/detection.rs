@@ -49,6 +49,85 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
 }
 
 #[test]
+fn a_folder_of_two_kinds_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let batch: (&str, &[u8]) = ("data_batch_1.bin", &[0; 3073]);
+    let hundred: (&str, &[u8]) = ("train.bin", &[0; 3074]);
+    let shard = shard();
+    let shard: (&str, &[u8]) = ("x.tar", &shard);
+    let image: (&str, &[u8]) = ("cat/deep/1.jpg", b"x");
+    let hidden: (&str, &[u8]) = (".previews/1.jpg", b"x");
+    let cases = [
+        ([batch, image], Some(["could be CIFAR-10, because of", "data_batch_1.bin, or an image folder, because of"])),
+        ([hundred, image], Some(["could be CIFAR-100, because of", "cat/deep/1.jpg:"])),
+        ([shard, image], Some(["could be tar shards, because of", "x.tar, or an image folder, because of"])),
+        ([shard, ("1.jpg", b"x")], Some(["could be tar shards, because of", "1.jpg: move one of the two away"])),
+        ([hundred, batch], Some(["could be CIFAR-10, because of", "or CIFAR-100, because of"])),
+        ([hundred, shard], Some(["could be CIFAR-100, because of", "or tar shards, because of"])),
+        ([shard, ("notes/readme.txt", b"x")], None),
+        ([batch, hidden], None),
+    ];
+    for (number, (files, expected)) in cases.into_iter().enumerate() {
+        let folder = root.join(number.to_string());
+        files.iter().for_each(|(name, bytes)| write(&folder.join(name), bytes));
+        let message = open(&folder).err().map(|error| error.to_string());
+        match (message, expected) {
+            (None, None) => {}
+            (Some(message), Some(parts)) => assert!(parts.iter().all(|part| message.contains(part)), "{message}"),
+            (message, _) => panic!("case {number}: {message:?}"),
+        }
+    }
+    // A file in place of the folder decides.
+    assert_eq!(open(&root.join("2/x.tar")).unwrap().kind(), "tar");
+    assert_eq!(open(&root.join("0/cat")).unwrap().kind(), "folder");
+}
+
+#[test]
+fn compressed_shards_and_batches_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let gzip: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    write(&root.join("half/0.tar"), &shard());
+    write(&root.join("half/1.tar.gz"), gzip);
+    write(&root.join("all/0.tgz"), gzip);
+    write(&root.join("misnamed/0.tar"), gzip);
+    write(&root.join("long/0.tar"), &[gzip, &[7; 2000]].concat());
+    write(&root.join("cifar/data_batch_1.bin"), &[0; 3073]);
+    write(&root.join("cifar/data_batch_2.bin.gz"), gzip);
+    for (path, named) in [
+        ("half", "half/1.tar.gz"),
+        ("half/1.tar.gz", "half/1.tar.gz"),
+        ("all", "all/0.tgz"),
+        ("misnamed", "misnamed/0.tar"),
+        ("misnamed/0.tar", "misnamed/0.tar"),
+        ("long", "long/0.tar"),
+        ("cifar", "cifar/data_batch_2.bin.gz"),
+    ] {
+        let message = open(&root.join(path)).err().unwrap_or_else(|| panic!("{path} opens")).to_string();
+        assert!(message.contains(&format!("{named} is compressed with gzip")), "{message}");
+    }
+    // Decompressed, the compressed file may stay.
+    write(&root.join("half/1.TAR"), &shard());
+    assert!(open(&root.join("half")).is_err());
+    write(&root.join("half/1.tar"), &shard());
+    assert_eq!(open(&root.join("half")).unwrap().len(), 3);
+    // Beside class folders, a compressed archive is nothing but a file that is left out.
+    write(&root.join("photos/cat/1.jpg"), b"x");
+    write(&root.join("photos/x.tar.gz"), gzip);
+    assert_eq!(open(&root.join("photos")).unwrap().left_out(), 1);
+}
+
+#[test]
+fn a_file_that_is_no_archive_says_so_in_plain_letters() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.tar");
+    write(&path, &[0xff, 0xd8, 0x80, 0x90].repeat(600));
+    let message = open(&path).err().unwrap().to_string();
+    assert!(message.contains("is this a tar file?") && message.is_ascii(), "{message}");
+}
+
+#[test]
 fn a_path_of_no_kind_is_refused_with_the_known_kinds() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -4,8 +4,10 @@ use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError, is_no_file};
 use crate::errno::Class;
 use crate::extent::{make_room, persistently};
 use crate::pack::LISTED_MAX;
+use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use crate::{CLASSES_MAX, parallel};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
 use std::io;
@@ -23,28 +25,6 @@ pub(super) struct ClassListing {
     /// End of each path in `paths`, and the stamp of the file if there is one.
     files: Vec<(usize, Option<Stamp>)>,
     pub(super) left_out: LeftOut,
-}
-
-/// Files that are not samples.
-#[derive(Default)]
-pub(super) struct LeftOut {
-    pub(super) count: u64,
-    /// Paths of the first [`LISTED_MAX`] files, relative to the root.
-    pub(super) names: Vec<String>,
-}
-
-impl LeftOut {
-    fn add(&mut self, path: &Path) {
-        self.count += 1;
-        if self.names.len() < LISTED_MAX {
-            self.names.push(path.to_string_lossy().into_owned());
-        }
-    }
-
-    pub(super) fn append(&mut self, other: Self) {
-        self.count += other.count;
-        self.names.extend(other.names.into_iter().take(LISTED_MAX - self.names.len()));
-    }
 }
 
 impl ClassListing {
@@ -70,13 +50,13 @@ pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), Folde
         let path = path.to_owned();
         move |source| FolderError::Unreadable { path, source }
     };
-    let (mut names, mut beside) = (Vec::new(), LeftOut::default());
+    let (mut names, mut beside) = (Vec::new(), LeftOut::new(LISTED_MAX));
     for entry in fs::read_dir(root).map_err(unreadable(root))? {
         let entry = entry.map_err(unreadable(root))?;
         if is_directory(&entry).map_err(unreadable(&entry.path()))? {
             names.push(entry.file_name());
         } else {
-            beside.add(Path::new(&entry.file_name()));
+            beside.add(|| entry.file_name().to_string_lossy().into_owned());
         }
     }
     if names.len() > CLASSES_MAX {
@@ -152,7 +132,7 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
 /// that are being visited are remembered, so that a link back to one of them is recognised. Also notes the files that
 /// are not samples.
 fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), FolderError> {
-    let (mut found, mut left_out) = (Vec::new(), LeftOut::default());
+    let (mut found, mut left_out) = (Vec::new(), LeftOut::new(LISTED_MAX));
     let mut ancestors: Vec<(u64, u64)> = Vec::new();
     let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::from(class), 0)];
     let mut visited = 0;
@@ -181,7 +161,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
                 let stamp = stamp(&entry).map_err(|source| FolderError::Unreadable { path: entry.path(), source })?;
                 files.push((entry.file_name(), stamp));
             } else {
-                left_out.add(&relative.join(entry.file_name()));
+                left_out.add(|| relative.join(entry.file_name()).to_string_lossy().into_owned());
             }
         }
         if !files.is_empty() {
@@ -189,6 +169,29 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
         }
     }
     Ok((found, left_out))
+}
+
+/// Returns an image in a folder or below it. Passes over what is hidden or cannot be read.
+pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
+    let (mut pending, mut visited) = (vec![root.to_owned()], HashSet::new());
+    while let Some(directory) = pending.pop() {
+        let Ok(status) = fs::metadata(&directory) else { continue };
+        if !visited.insert((status.dev(), status.ino())) {
+            continue;
+        }
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.as_bytes().starts_with(b".") {
+                continue;
+            }
+            if is_directory(&entry).unwrap_or(false) {
+                pending.push(entry.path());
+            } else if is_image(name.as_bytes()) {
+                return Some(entry.path());
+            }
+        }
+    }
+    None
 }
 
 /// Returns whether an entry is a folder or leads to one. A dangling link does not. A link that cannot be

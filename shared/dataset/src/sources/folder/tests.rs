@@ -8,8 +8,10 @@ use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Preparer
 use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -91,6 +93,22 @@ fn a_folder_of_images_alone_has_no_classes() {
     // With one folder beside them, the images are strays, as for torchvision.
     fs::create_dir(root.path().join("cat")).unwrap();
     assert!(matches!(open(&root), Err(FolderError::EmptyClasses { .. })));
+}
+
+#[test]
+fn a_class_folder_whose_name_is_not_utf_8_is_refused_by_name() {
+    let root = folder_of(&["tea/1.jpg"]);
+    for name in [&b"caf\xe9"[..], b"caf\xe8"] {
+        let class = root.path().join(OsStr::from_bytes(name));
+        fs::create_dir(&class).unwrap();
+        fs::write(class.join("1.jpg"), "x").unwrap();
+        let error = open(&root).err().expect("the names are not told apart");
+        assert!(error.to_string().contains(&format!("the class folder {} of ", name.escape_ascii())), "{error}");
+        fs::remove_dir_all(class).unwrap();
+    }
+    // Names of files tell no classes apart.
+    fs::write(root.path().join(OsStr::from_bytes(b"tea/\xe9.jpg")), "x").unwrap();
+    assert_eq!(open(&root).unwrap().len(), 2);
 }
 
 #[test]

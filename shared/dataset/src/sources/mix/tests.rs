@@ -82,6 +82,61 @@ fn classes_of_the_same_name_are_one_class() {
     assert!(refused.contains("a.csv has names of classes and c.csv has none"), "{refused}");
 }
 
+/// A dataset of classes alone.
+struct Classes(Vec<String>);
+
+impl Dataset for Classes {
+    fn len(&self) -> u64 {
+        1
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.0
+    }
+
+    fn label(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, _: u64) -> String {
+        String::new()
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: PathBuf::new(), offset: 0, length: 0 }
+    }
+
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::file(0..0))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([0; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "classes"
+    }
+}
+
+#[test]
+fn classes_of_one_dataset_are_not_one_class() {
+    let mixed = |all: [(&str, &[&str]); 2]| {
+        let dataset = |(name, classes): (&str, &[&str])| -> (String, Arc<dyn Dataset>) {
+            (name.to_owned(), Arc::new(Classes(classes.iter().map(|&class| class.to_owned()).collect())))
+        };
+        Mix::new(all.map(dataset).into(), None)
+    };
+    let wrong = mixed([("a", &["dog"]), ("birds", &["crane", "dog", "crane"])]).err().map(|error| error.to_string());
+    assert!(wrong.as_ref().is_some_and(|wrong| wrong.contains("birds has two classes named \"crane\"")), "{wrong:?}");
+    // Labels of equal datasets stay as they are, whatever the names.
+    assert_eq!(mixed([("a", &["crane", "crane"]), ("b", &["crane", "crane"])]).unwrap().classes().len(), 2);
+}
+
 #[test]
 fn the_same_dataset_twice_is_two_parts_and_its_order_counts() {
     let (home, path) = mix();

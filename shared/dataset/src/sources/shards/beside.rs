@@ -32,19 +32,22 @@ pub(crate) fn each_beside<E: From<ShardError>>(
     extension: &str,
     mut take: impl FnMut(MemberBeside) -> Result<(), E>,
 ) -> Result<(), E> {
-    for shard in shard_paths(path).map_err(|source| ShardError::Io { path: path.into(), source })? {
+    for shard in shard_paths(path)? {
         let failed = |source| ShardError::Io { path: shard.clone(), source };
         let file = File::open(&shard).map_err(failed)?;
         let mut members = Members::new(&file, Stamp::of(&file).map_err(failed)?.bytes);
         while let Some(member) = members.next().map_err(|error| ShardError::tar(&shard, error))? {
             let Some((key, _)) = split_name(&member.path).filter(|(_, found)| found == extension) else { continue };
             let key = String::from_utf8_lossy(key).into_owned();
-            if member.length > BYTES_MAX {
-                let problem = format!("a .{extension} of {} bytes, more than the limit of {BYTES_MAX}", member.length);
-                return Err(ShardError::Sample { path: shard, key, problem }.into());
-            }
-            let mut bytes = vec![0; member.length as usize];
-            file.read_exact_at(&mut bytes, member.offset).map_err(failed)?;
+            let content = member.content.map_err(|what| format!("a .{extension} that is {what}"));
+            let content = content.and_then(|content| match content.end - content.start {
+                0..=BYTES_MAX => Ok(content),
+                bytes => Err(format!("a .{extension} of {bytes} bytes, more than the limit of {BYTES_MAX}")),
+            });
+            let problem = |problem| ShardError::Sample { path: shard.clone(), key: key.clone(), problem };
+            let content = content.map_err(problem)?;
+            let mut bytes = vec![0; (content.end - content.start) as usize];
+            file.read_exact_at(&mut bytes, content.start).map_err(failed)?;
             let sample = format!("{}:{key}", Path::new(shard.file_name().unwrap_or_default()).display());
             take(MemberBeside { shard: shard.clone(), key, sample, bytes })?;
         }

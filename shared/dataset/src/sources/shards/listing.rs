@@ -4,19 +4,23 @@ use super::ShardError;
 use super::members::{Member, Members};
 use crate::CLASSES_MAX;
 use crate::extent::make_room;
+use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Extensions of a sample's image, after the first dot of its name.
+/// Extensions of a sample's image, after the first dot of its name, in any case.
 pub const IMAGE_EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp"];
+
+/// Extension of a sample's label.
+const LABEL_EXTENSION: &str = "cls";
 
 /// Most bytes of a `.cls` member.
 const LABEL_BYTES_MAX: u64 = 32;
 
 /// The samples of one shard, in order.
-#[derive(Debug)]
 pub(super) struct ShardListing {
     /// The file's state when it was listed.
     pub(super) stamp: Stamp,
@@ -27,9 +31,10 @@ pub(super) struct ShardListing {
     pub(super) unlabelled: Option<String>,
     /// Whether a sample has a label.
     pub(super) has_labels: bool,
+    pub(super) left_out: LeftOut,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct ListedSample {
     /// End of the path in the listing.
     pub(super) path_end: u64,
@@ -43,19 +48,31 @@ pub(super) struct ListedSample {
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    image: Option<Member>,
+    /// Path and content of the image.
+    image: Option<(Vec<u8>, Range<u64>)>,
     label: Option<u32>,
+    /// Paths of the members that are neither the image nor the label.
+    others: Vec<Vec<u8>>,
 }
 
-/// Lists the samples of a shard.
-pub(super) fn list_shard(path: &Path, file: &File) -> Result<ShardListing, ShardError> {
+/// Lists the samples of a shard, and at most `names_max` names of members that are left out.
+pub(super) fn list_shard(path: &Path, file: &File, names_max: usize) -> Result<ShardListing, ShardError> {
     let stamp = Stamp::of(file).map_err(|source| ShardError::Io { path: path.to_owned(), source })?;
-    let mut listing =
-        ShardListing { stamp, paths: Vec::new(), samples: Vec::new(), unlabelled: None, has_labels: false };
+    let mut listing = ShardListing {
+        stamp,
+        paths: Vec::new(),
+        samples: Vec::new(),
+        unlabelled: None,
+        has_labels: false,
+        left_out: LeftOut::new(names_max),
+    };
     let mut members = Members::new(file, stamp.bytes);
     let mut group = Group::default();
     while let Some(member) = members.next().map_err(|error| ShardError::tar(path, error))? {
-        let Some((key, extension)) = split_name(&member.path) else { continue };
+        let Some((key, extension)) = split_name(&member.path) else {
+            listing.leave_out(path, &member.path);
+            continue;
+        };
         if key != group.key {
             let next = Group { key: key.to_vec(), ..Group::default() };
             listing.close(path, std::mem::replace(&mut group, next))?;
@@ -68,26 +85,34 @@ pub(super) fn list_shard(path: &Path, file: &File) -> Result<ShardListing, Shard
 
 impl Group {
     fn take(&mut self, path: &Path, file: &File, extension: &str, member: Member) -> Result<(), ShardError> {
-        if extension == "cls" {
-            if self.label.is_some() {
-                return Err(self.problem(path, "two labels (.cls)"));
-            }
-            self.label = Some(self.read_label(path, file, &member)?);
-        } else if IMAGE_EXTENSIONS.contains(&extension) {
-            if self.image.is_some() {
+        let Some(role) = Role::of(extension) else {
+            let no_memory = |source| ShardError::Io { path: path.to_owned(), source };
+            make_room(&mut self.others, 1, "the members of a sample").map_err(no_memory)?;
+            self.others.push(member.path);
+            return Ok(());
+        };
+        let content = member.content.map_err(|what| {
+            let name = String::from_utf8_lossy(&member.path);
+            self.problem(path, &format!("a member {name} that is {what}"))
+        })?;
+        match role {
+            Role::Label if self.label.is_some() => return Err(self.problem(path, "two labels (.cls)")),
+            Role::Label => self.label = Some(self.read_label(path, file, content)?),
+            Role::Image if self.image.is_some() => {
                 return Err(self.problem(path, "two images, but a sample has only one"));
             }
-            self.image = Some(member);
+            Role::Image => self.image = Some((member.path, content)),
         }
         Ok(())
     }
 
-    fn read_label(&self, path: &Path, file: &File, member: &Member) -> Result<u32, ShardError> {
-        if member.length > LABEL_BYTES_MAX {
-            return Err(self.problem(path, &format!("a label of {} bytes", member.length)));
+    fn read_label(&self, path: &Path, file: &File, content: Range<u64>) -> Result<u32, ShardError> {
+        let length = content.end - content.start;
+        if length > LABEL_BYTES_MAX {
+            return Err(self.problem(path, &format!("a label of {length} bytes")));
         }
-        let mut bytes = vec![0; member.length as usize];
-        file.read_exact_at(&mut bytes, member.offset)
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, content.start)
             .map_err(|source| ShardError::Io { path: path.to_owned(), source })?;
         let label = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<u32>().ok());
         let label = label.filter(|&label| (label as usize) < CLASSES_MAX);
@@ -95,6 +120,34 @@ impl Group {
         label.ok_or_else(|| {
             self.problem(path, &format!("a label \"{text}\", which is not a number below {CLASSES_MAX}"))
         })
+    }
+
+    /// Refuses a complete group that loses members of a sample: a label without an image, or names in which the key
+    /// should have ended at the last dot. Beside an image of the group, an image without a label, such as a mask, is
+    /// not lost.
+    fn refuse_lost_sample(&self, path: &Path) -> Result<(), ShardError> {
+        let mut parts: Vec<(&[u8], Role, &[u8])> = self.others.iter().filter_map(|other| part_by_end(other)).collect();
+        parts.sort_unstable();
+        let lost = match self.image {
+            None => parts.first(),
+            Some(_) => {
+                parts.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1).map(|pair| &pair[0])
+            }
+        };
+        if let Some((stem, _, extension)) = lost {
+            let [key, rest, extension] =
+                [&self.key, &stem[self.key.len() + 1..], extension].map(|part| String::from_utf8_lossy(part));
+            let problem = format!(
+                "a member {key}.{rest}.{extension} that makes no sample, since the key ends at the first dot: rename \
+                 the members, such as {key}_{}.{extension}",
+                rest.replace('.', "_")
+            );
+            return Err(self.problem(path, &problem));
+        }
+        if self.image.is_none() && self.label.is_some() {
+            return Err(self.problem(path, "a label and no image: its members must follow each other"));
+        }
+        Ok(())
     }
 
     fn problem(&self, path: &Path, problem: &str) -> ShardError {
@@ -106,25 +159,57 @@ impl Group {
 impl ShardListing {
     /// Adds a complete group to the listing. A group with neither image nor label is not a sample.
     fn close(&mut self, path: &Path, group: Group) -> Result<(), ShardError> {
-        match (&group.image, group.label) {
-            (None, None) => Ok(()),
-            (None, Some(_)) => Err(group.problem(path, "a label and no image: its members must follow each other")),
-            (Some(image), label) => {
-                if label.is_none() && self.unlabelled.is_none() {
-                    self.unlabelled = Some(String::from_utf8_lossy(&group.key).into_owned());
-                }
-                self.has_labels |= label.is_some();
-                let label = label.unwrap_or(0);
-                let no_memory = |source| ShardError::Io { path: path.to_owned(), source };
-                make_room(&mut self.paths, image.path.len(), "the paths of its samples").map_err(no_memory)?;
-                make_room(&mut self.samples, 1, "the list of its samples").map_err(no_memory)?;
-                self.paths.extend_from_slice(&image.path);
-                let path_end = self.paths.len() as u64;
-                self.samples.push(ListedSample { path_end, offset: image.offset, length: image.length, label });
-                Ok(())
-            }
+        group.refuse_lost_sample(path)?;
+        let Group { key, image, label, others } = group;
+        let Some((name, content)) = image else {
+            others.iter().for_each(|other| self.leave_out(path, other));
+            return Ok(());
+        };
+        others.iter().filter(|other| part_by_end(other).is_some()).for_each(|other| self.leave_out(path, other));
+        if label.is_none() && self.unlabelled.is_none() {
+            self.unlabelled = Some(String::from_utf8_lossy(&key).into_owned());
+        }
+        self.has_labels |= label.is_some();
+        let no_memory = |source| ShardError::Io { path: path.to_owned(), source };
+        make_room(&mut self.paths, name.len(), "the paths of its samples").map_err(no_memory)?;
+        make_room(&mut self.samples, 1, "the list of its samples").map_err(no_memory)?;
+        self.paths.extend_from_slice(&name);
+        self.samples.push(ListedSample {
+            path_end: self.paths.len() as u64,
+            offset: content.start,
+            length: content.end - content.start,
+            label: label.unwrap_or(0),
+        });
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &Path, member: &[u8]) {
+        let shard = Path::new(path.file_name().unwrap_or_default());
+        self.left_out.add(|| format!("{}:{}", shard.display(), String::from_utf8_lossy(member)));
+    }
+}
+
+/// What a member is in its sample.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Image,
+    Label,
+}
+
+impl Role {
+    fn of(extension: &str) -> Option<Self> {
+        match extension {
+            LABEL_EXTENSION => Some(Self::Label),
+            _ => IMAGE_EXTENSIONS.contains(&extension).then_some(Self::Image),
         }
     }
+}
+
+/// Returns the key, role and extension of a member whose key would end at the last dot.
+fn part_by_end(path: &[u8]) -> Option<(&[u8], Role, &[u8])> {
+    let dot = path.iter().rposition(|&byte| byte == b'.')?;
+    let (stem, extension) = (&path[..dot], &path[dot + 1..]);
+    Some((stem, Role::of(&String::from_utf8_lossy(extension).to_ascii_lowercase())?, extension))
 }
 
 /// Splits a member's path into key and extension (in lower case) at the first dot of its last component. Returns `None`

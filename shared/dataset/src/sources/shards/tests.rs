@@ -74,8 +74,13 @@ fn samples_keep_the_order_of_shards_and_members() {
 fn class_names_come_from_the_list_beside_the_shards() {
     let directory = tempfile::tempdir().unwrap();
     let path = write(directory.path(), "a.tar", &archive(&[("7.jpg", b"x"), ("7.cls", b"1")]));
-    write(directory.path(), "classes.txt", b"cat\ndog\n");
-    assert_eq!(Shards::open(&path).unwrap().classes(), ["cat", "dog"]);
+    for text in ["cat\ndog\n", "\u{feff}cat\r\ndog\r\n\r\n"] {
+        write(directory.path(), "classes.txt", text.as_bytes());
+        assert_eq!(Shards::open(&path).unwrap().classes(), ["cat", "dog"]);
+    }
+    write(directory.path(), "classes.txt", b"\ncat\ndog\n");
+    let error = Shards::open(&path).err().unwrap().to_string();
+    assert!(error.starts_with("line 1 of ") && error.contains("classes.txt is blank"), "{error}");
     write(directory.path(), "classes.txt", b"cat\n");
     let error = Shards::open(&path).err().unwrap();
     assert!(matches!(&error, ShardError::Label { name, label: 1, classes: 1, .. } if name == "a.tar:7.jpg"), "{error}");
@@ -96,21 +101,114 @@ fn long_names_of_both_kinds_are_read() {
     assert_eq!((shards.name(0), shards.label(0)), (format!("s.tar:{long}"), 5));
 }
 
-#[test]
-fn directories_and_links_hold_no_data() {
-    let mut builder = Builder::new(Vec::new());
-    for (kind, path) in [(EntryType::Directory, "d/"), (EntryType::Symlink, "d/1.jpg"), (EntryType::Link, "d/2.jpg")] {
-        let mut header = Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_path(path).unwrap();
-        // Some writers give the size of the link's target.
-        header.set_size(77_000);
-        header.set_cksum();
-        builder.append(&header, &b""[..]).unwrap();
+/// Appends a member without data. Some writers give the size of a link's target.
+fn append_empty(builder: &mut Builder<Vec<u8>>, kind: EntryType, path: &str, target: &str) {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_path(path).unwrap();
+    header.set_size(77_000);
+    if !target.is_empty() {
+        header.set_link_name(target).unwrap();
     }
+    header.set_cksum();
+    builder.append(&header, &b""[..]).unwrap();
+}
+
+#[test]
+fn directories_hold_no_data() {
+    let mut builder = Builder::new(Vec::new());
+    append_empty(&mut builder, EntryType::Directory, "d/", "");
     append(&mut builder, "d/3.jpg", b"x");
+    append_empty(&mut builder, EntryType::Directory, "d/3.jpg/", "");
     append(&mut builder, "d/3.cls", b"1");
-    assert_eq!(open_bytes(&builder.into_inner().unwrap()).unwrap().name(0), "s.tar:d/3.jpg");
+    let shards = open_bytes(&builder.into_inner().unwrap()).unwrap();
+    assert_eq!((shards.name(0).as_str(), shards.label(0), shards.left_out()), ("s.tar:d/3.jpg", 1, 0));
+}
+
+#[test]
+fn a_hard_link_has_the_content_of_an_earlier_member() {
+    let long = format!("{}/7.jpg", "directory".repeat(20));
+    let mut builder = Builder::new(Vec::new());
+    append(&mut builder, "./0.jpg", b"old");
+    append(&mut builder, "./0.cls", b"2");
+    append(&mut builder, &long, b"long");
+    append(&mut builder, &long.replace(".jpg", ".cls"), b"1");
+    append_empty(&mut builder, EntryType::Link, "1.jpg", "0.jpg");
+    append_empty(&mut builder, EntryType::Link, "1.cls", "./0.cls");
+    append_empty(&mut builder, EntryType::Link, "2.jpg", "1.jpg");
+    append(&mut builder, "2.cls", b"0");
+    builder.append_pax_extensions([("linkpath", long.as_bytes())]).unwrap();
+    append_empty(&mut builder, EntryType::Link, "3.jpg", "short");
+    append(&mut builder, "3.cls", b"0");
+    let mut gnu = Header::new_gnu();
+    gnu.set_entry_type(EntryType::Link);
+    gnu.set_size(0);
+    builder.append_link(&mut gnu, "4.jpg", &long).unwrap();
+    append(&mut builder, "4.cls", b"0");
+    let shards = open_bytes(&builder.into_inner().unwrap()).unwrap();
+    assert_eq!((0..shards.len()).map(|index| shards.label(index)).collect::<Vec<_>>(), [2, 1, 2, 0, 0, 0]);
+    assert_eq!(shards.name(2), "s.tar:1.jpg");
+    let places: Vec<_> = (0..6).map(|index| shards.location(index)).map(|place| (place.offset, place.length)).collect();
+    assert!(places[2] == places[0] && places[3] == places[0] && places[0].1 == 3, "{places:?}");
+    assert!(places[4] == places[1] && places[5] == places[1] && places[1].1 == 4, "{places:?}");
+}
+
+#[test]
+fn a_link_that_leads_to_no_earlier_member_is_an_error() {
+    let cases = [
+        (EntryType::Link, "0.jpg", "1.jpg", "a member 0.jpg that is a hard link to 1.jpg"),
+        (EntryType::Link, "0.cls", "9.cls", "a member 0.cls that is a hard link to 9.cls"),
+        (EntryType::Symlink, "0.jpg", "1.jpg", "a member 0.jpg that is a symbolic link to 1.jpg"),
+        (EntryType::Fifo, "0.jpg", "", "a member 0.jpg that is not a file (type '6')"),
+    ];
+    for (kind, path, target, expected) in cases {
+        let mut builder = Builder::new(Vec::new());
+        append_empty(&mut builder, kind, path, target);
+        append(&mut builder, "1.jpg", b"x");
+        append(&mut builder, "1.cls", b"1");
+        let message = refusal(&builder.into_inner().unwrap());
+        assert!(message.contains(expected) && message.contains("sample 0 in"), "{message}");
+    }
+}
+
+#[test]
+fn samples_whose_names_have_dots_are_not_lost() {
+    let cases: [(&[Entry<'_>], &str, &str); 4] = [
+        (&[("0.jpg", b"x"), ("0.cls", b"0"), ("22.05.jpg", b"x"), ("22.05.cls", b"1")], "22.05.jpg", "22_05.jpg"),
+        (&[("0.jpg", b"x"), ("a.b/f.0.1.PNG", b"x")], "a.b/f.0.1.PNG", "a.b/f_0_1.PNG"),
+        (&[("22.cls", b"0"), ("22.5.cls", b"0"), ("22.5.jpg", b"x"), ("22.jpg", b"x")], "22.5.jpg", "22_5.jpg"),
+        (&[("22.jpg", b"x"), ("22.1.cls", b"0"), ("22.5.cls", b"0"), ("22.1.jpg", b"x")], "22.1.jpg", "22_1.jpg"),
+    ];
+    for (members, lost, renamed) in cases {
+        let message = refusal(&archive(members));
+        assert!(message.contains(&format!("a member {lost} that makes no sample")), "{message}");
+        assert!(message.ends_with(&format!("such as {renamed}")), "{message}");
+    }
+}
+
+#[test]
+fn members_that_make_no_sample_are_counted_and_named() {
+    let members: [Entry<'_>; 10] = [
+        ("README", b"x"),
+        ("._7.jpg", b"x"),
+        ("7.jpg", b"x"),
+        ("7.cls", b"1"),
+        ("7.json", b"{}"),
+        ("7.seg.png", b"mask"),
+        ("7.coarse.cls", b"0"),
+        ("7.notes.txt", b"x"),
+        ("8.gif", b"x"),
+        ("d/9.txt", b"x"),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a.tar", "b.tar"] {
+        write(directory.path(), name, &archive(&members));
+    }
+    let shards = Shards::open(directory.path()).unwrap();
+    let names = ["README", "._7.jpg", "7.seg.png", "7.coarse.cls", "8.gif", "d/9.txt"];
+    let expected: Vec<String> =
+        ["a.tar", "b.tar"].iter().flat_map(|shard| names.map(|name| format!("{shard}:{name}"))).collect();
+    assert_eq!((shards.len(), shards.left_out(), shards.left_out_names()), (2, 12, expected.as_slice()));
 }
 
 #[test]
