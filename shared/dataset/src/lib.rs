@@ -31,6 +31,7 @@ mod header;
 mod held;
 mod image_sizes;
 mod inputs;
+mod label_text;
 mod parallel;
 mod patience;
 mod reads;
@@ -43,6 +44,7 @@ mod samples;
 mod silence;
 mod sources;
 mod stamp;
+mod table;
 
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
