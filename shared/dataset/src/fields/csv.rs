@@ -161,6 +161,25 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_label_among_classes_whose_names_are_numbers_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        for class in ["2", "10"] {
+            fs::create_dir(root.path().join(class)).unwrap();
+            fs::write(root.path().join(class).join("1.jpg"), "x").unwrap();
+        }
+        let (folder, table) = (Folder::open(root.path()).unwrap(), root.path().join("table.csv"));
+        let labels = |labels: [&str; 2]| {
+            fs::write(&table, format!("name,label\n10/1.jpg,{}\n2/1.jpg,{}\n", labels[0], labels[1])).unwrap();
+            let fields = SampleFields::read(&table, &folder).map_err(|error| error.to_string())?;
+            Ok::<_, String>([0, 1].map(|index| whole(&fields, 0, index)))
+        };
+        assert_eq!(labels(["10", "2"]), Ok([0, 1]));
+        assert_eq!(labels(["1", "0"]), Ok([1, 0]));
+        let error = labels(["10", "3"]).unwrap_err();
+        assert!(error.contains("line 3: column \"label\": the label 3 is not among the dataset's classes"), "{error}");
+    }
+
+    #[test]
     fn quoted_spaces_belong_to_a_name() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(" a.jpg"), "x").unwrap();

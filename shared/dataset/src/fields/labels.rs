@@ -71,12 +71,32 @@ impl Labels {
         let mut kinds = LabelTexts::new(i64::MAX as u64);
         with_rows().filter_map(|(text, row)| Some((text, (*row)?))).for_each(|(text, row)| kinds.add(row, text));
         if kinds.are_indices(unit)? {
+            self.check_places(&texts, &own, &kinds)?;
             return Ok((texts.iter().map(|text| kinds.index(text).unwrap_or(0) as i64).collect(), None));
         }
         let mut names: Vec<&str> = texts.iter().copied().filter(|text| !kinds.is_number(text)).collect();
         names.sort_unstable();
         let numbers = texts.iter().map(|text| names.binary_search(text).unwrap_or(0) as i64).collect();
         Ok((numbers, Some(names.into_iter().map(str::to_owned).collect())))
+    }
+
+    /// Checks that class indices are not names of other classes of the dataset: a label that is no name of a class would
+    /// otherwise change what all others mean.
+    fn check_places(&self, texts: &[&str], own: &HashMap<&str, i64>, kinds: &LabelTexts) -> Result<(), WrongLabel> {
+        let is_another = |text: &&&str| own.get(**text).is_some_and(|&at| kinds.index(text) != Some(at as u64));
+        let Some(named) = texts.iter().find(is_another) else { return Ok(()) };
+        let unknown = texts.iter().zip(&self.rows).filter(|(text, _)| !own.contains_key(**text));
+        let unknown = unknown.filter_map(|(text, row)| Some(((*row)?, text))).min();
+        unknown.map_or(Ok(()), |(row, text)| {
+            Err((
+                row,
+                format!(
+                    "the label {text} is not among the dataset's classes, whose names are numbers ({named} has the \
+                     number {}): correct it",
+                    own[*named]
+                ),
+            ))
+        })
     }
 
     /// Takes the texts as several labels each, separated by spaces, or by `|` if a text contains one. Returns the
