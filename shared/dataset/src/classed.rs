@@ -68,7 +68,7 @@ pub enum ClassesError {
         /// Name of the first such sample.
         sample: String,
         /// Its label.
-        label: u32,
+        label: i64,
         /// Number of given classes.
         given: usize,
     },
@@ -191,7 +191,7 @@ fn check_numbers(dataset: &dyn Dataset, classes: &[String]) -> Result<(), Classe
     for index in 0..dataset.len() {
         let label = dataset.label(index);
         if label as usize >= classes.len() {
-            return Err(ClassesError::Label { sample: dataset.name(index), label, given: classes.len() });
+            return Err(ClassesError::Label { sample: dataset.name(index), label: label.into(), given: classes.len() });
         }
         has_labels |= label != 0;
     }

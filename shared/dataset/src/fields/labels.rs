@@ -80,23 +80,23 @@ impl Labels {
         Ok((numbers, Some(names.into_iter().map(str::to_owned).collect())))
     }
 
-    /// Checks that class indices are not names of other classes of the dataset: a label that is no name of a class would
-    /// otherwise change what all others mean.
+    /// Checks that labels which are class indices are not meant as names of the dataset's classes, if these names are
+    /// other numbers than their places: one label that names no class would change what all others mean.
     fn check_places(&self, texts: &[&str], own: &HashMap<&str, i64>, kinds: &LabelTexts) -> Result<(), WrongLabel> {
-        let is_another = |text: &&&str| own.get(**text).is_some_and(|&at| kinds.index(text) != Some(at as u64));
-        let Some(named) = texts.iter().find(is_another) else { return Ok(()) };
-        let unknown = texts.iter().zip(&self.rows).filter(|(text, _)| !own.contains_key(**text));
-        let unknown = unknown.filter_map(|(text, row)| Some(((*row)?, text))).min();
-        unknown.map_or(Ok(()), |(row, text)| {
-            Err((
-                row,
-                format!(
-                    "the label {text} is not among the dataset's classes, whose names are numbers ({named} has the \
-                     number {}): correct it",
-                    own[*named]
-                ),
-            ))
-        })
+        let is_elsewhere = |(name, at): &(&&str, &i64)| kinds.index(name).is_some_and(|index| index != **at as u64);
+        let Some((name, at)) = own.iter().filter(is_elsewhere).min_by_key(|(_, at)| **at) else { return Ok(()) };
+        let with_rows = texts.iter().zip(&self.rows).filter_map(|(text, row)| Some(((*row)?, text)));
+        let (known, unknown): (Vec<_>, Vec<_>) = with_rows.partition(|(_, text)| own.contains_key(*text));
+        match unknown.into_iter().min() {
+            Some((row, text)) if !known.is_empty() => {
+                let what = format!(
+                    "the label {text} is not among the dataset's classes, whose names are numbers (the name of class \
+                     {at} is {name}): correct it"
+                );
+                Err((row, what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the texts as several labels each, separated by spaces, or by `|` if a text contains one. Returns the
