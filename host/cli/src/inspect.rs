@@ -48,7 +48,7 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
-    let (dataset, pack) = open(&args.file)?;
+    let Opened { dataset, pack } = open(&args.file)?;
     let dataset = classes::given(dataset, args.classes.as_deref())?;
     let (dataset, pack) = (&*dataset, pack.as_deref());
     let shown = match &args.sample {
@@ -65,17 +65,23 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Opens a dataset. Packs have facts of their own.
-fn open(place: &Path) -> anyhow::Result<(Arc<dyn Dataset>, Option<Arc<Pack>>)> {
+/// An open dataset.
+struct Opened {
+    dataset: Arc<dyn Dataset>,
+    /// The same dataset if it is a pack, which has facts of its own.
+    pack: Option<Arc<Pack>>,
+}
+
+fn open(place: &Path) -> anyhow::Result<Opened> {
     let pack = match drive_address(place) {
         Some(address) => open_drive_pack(address, &Host::system())?,
         None => match ddlp_dataset::open(place)? {
-            dataset if dataset.kind() != "pack" => return Ok((dataset.into(), None)),
+            dataset if dataset.kind() != "pack" => return Ok(Opened { dataset: dataset.into(), pack: None }),
             _ => Pack::open(place)?,
         },
     };
     let pack = Arc::new(pack);
-    Ok((pack.clone(), Some(pack)))
+    Ok(Opened { dataset: pack.clone(), pack: Some(pack) })
 }
 
 fn to_json(value: &impl Serialize) -> anyhow::Result<String> {

@@ -15,6 +15,14 @@ pub(crate) struct Table<'b> {
     line: u64,
 }
 
+/// A line of a table.
+pub(crate) struct Line<'t> {
+    /// Number of the line, from 1.
+    pub number: u64,
+    /// The cells, as many as the columns.
+    pub cells: Vec<&'t [u8]>,
+}
+
 impl<'b> Table<'b> {
     /// Begins to read the table that is written in `bytes`.
     pub fn new(bytes: &'b [u8]) -> Self {
@@ -27,8 +35,8 @@ impl<'b> Table<'b> {
         self.reader.headers().cloned()
     }
 
-    /// Returns the number of the next line and its cells, which are as many as the columns; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(u64, Vec<&[u8]>)>, csv::Error> {
+    /// Returns the next line; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Line<'_>>, csv::Error> {
         if !self.reader.read_byte_record(&mut self.record)? {
             return Ok(None);
         }
@@ -43,7 +51,7 @@ impl<'b> Table<'b> {
             rest = after_cell(rest);
             if is_quoted { cell } else { cell.trim_ascii() }
         });
-        Ok(Some((self.line, cells.collect())))
+        Ok(Some(Line { number: self.line, cells: cells.collect() }))
     }
 }
 
@@ -73,8 +81,8 @@ mod tests {
     fn lines(text: &str) -> Vec<(u64, Vec<String>)> {
         let mut table = Table::new(text.as_bytes());
         let mut lines = Vec::new();
-        while let Some((line, cells)) = table.next().unwrap() {
-            lines.push((line, cells.into_iter().map(|cell| String::from_utf8_lossy(cell).into_owned()).collect()));
+        while let Some(Line { number, cells }) = table.next().unwrap() {
+            lines.push((number, cells.into_iter().map(|cell| String::from_utf8_lossy(cell).into_owned()).collect()));
         }
         lines
     }

@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::{FieldsError, SampleFields};
 use crate::Dataset;
-use crate::table::Table;
+use crate::table::{Line, Table};
 use std::fs;
 use std::path::Path;
 
@@ -14,10 +14,10 @@ pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, F
     let mut table = Table::new(&bytes);
     let header = table.header().map_err(unreadable)?;
     let mut rows = Rows::new(path, "line", dataset, header.iter(), 1)?;
-    while let Some((line, cells)) = table.next().map_err(unreadable)? {
+    while let Some(Line { number, cells }) = table.next().map_err(unreadable)? {
         let cells: Result<Vec<&str>, _> = cells.into_iter().map(std::str::from_utf8).collect();
-        let cells = cells.map_err(|_| rows.wrong(line, "the line is not UTF-8: save the table as UTF-8"))?;
-        rows.take(line, cells[0], &cells[1..])?;
+        let cells = cells.map_err(|_| rows.wrong(number, "the line is not UTF-8: save the table as UTF-8"))?;
+        rows.take(number, cells[0], &cells[1..])?;
     }
     rows.finish()
 }

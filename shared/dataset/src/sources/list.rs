@@ -15,7 +15,7 @@ use crate::label_text::LabelTexts;
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
 use crate::stamp::Stamp;
-use crate::table::Table;
+use crate::table::{Line, Table};
 use crate::{CLASSES_MAX, Dataset, Decoders, Header, Identity, Location, ReadError, parallel};
 use std::fs::{self, Metadata};
 use std::io;
@@ -73,7 +73,7 @@ impl List {
     ///
     /// [`ListError`] says in which line what is wrong.
     pub fn open(path: &Path) -> Result<Self, ListError> {
-        let (paths, labels, classes) = read(path)?;
+        let Listed { paths, labels, classes } = read(path)?;
         let root = path.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let refused = |path: &Path| {
             let path = path.to_owned();
@@ -94,8 +94,16 @@ impl List {
     }
 }
 
-/// Returns the paths of a list, their labels, and the names of the classes.
-fn read(path: &Path) -> Result<(Vec<String>, Vec<u32>, Vec<String>), ListError> {
+/// What stands in a list.
+struct Listed {
+    paths: Vec<String>,
+    /// The label of each path; empty without the column.
+    labels: Vec<u32>,
+    classes: Vec<String>,
+}
+
+/// Reads a list.
+fn read(path: &Path) -> Result<Listed, ListError> {
     let unreadable = |source| ListError::Unreadable { path: path.to_owned(), source };
     let wrong = |line, what: String| ListError::Line { path: path.to_owned(), line, what };
     let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
@@ -117,7 +125,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<u32>, Vec<String>), ListError> 
     };
     let label_at = column("label")?;
     let (mut paths, mut labels, mut texts) = (Vec::new(), Vec::new(), LabelTexts::new(CLASSES_MAX as u64 - 1));
-    while let Some((line, cells)) = table.next().map_err(unreadable)? {
+    while let Some(Line { number: line, cells }) = table.next().map_err(unreadable)? {
         let cell = |at: usize, name: &str| match std::str::from_utf8(cells[at]) {
             Err(_) => Err(wrong(line, format!("the {name} is not UTF-8: save the list as UTF-8"))),
             Ok("") => Err(wrong(line, format!("the {name} is empty"))),
@@ -138,7 +146,7 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<u32>, Vec<String>), ListError> 
     } else {
         named(labels)
     };
-    Ok((paths, labels, classes))
+    Ok(Listed { paths, labels, classes })
 }
 
 /// Returns the number of each label that is the name of a class, and the names of the classes.
