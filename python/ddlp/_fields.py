@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -95,6 +96,12 @@ def _cell(value: Any, name: str, row: int, column: str) -> str:
         return " ".join(_cell(element, name, row, column) for element in value)
     if isinstance(value, bool):
         return str(int(value))
+    # As a text, it would be the name of a class.
+    if column in ("label", "labels") and isinstance(value, float) and math.isnan(value):
+        raise ConfigurationError(
+            f"{name}, row {row}: column {column!r} is nan, but must be a class index or the name of a class: give "
+            "samples without a label a class of their own"
+        )
     if isinstance(value, (int, float, str)):
         return str(value)
     raise ConfigurationError(

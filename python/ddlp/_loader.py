@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
+from ._classes import names_of
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import ArrowStream, fields_of, path_of, table_of
@@ -141,7 +142,10 @@ class Loader:
         cutmix: Alpha of the distribution of the share that an image keeps when a rectangle of another one
             covers it, as by torchvision's CutMix. 0 turns CutMix off.
         mix_probability: Probability with which a batch is mixed, by MixUp or CutMix.
-        classes: Number of classes of mixed labels. Default: that of the dataset.
+        classes: Names of all classes; a label is an index into them. They number the classes of the dataset and of
+            labels in `fields`, so that a class has the same label in every dataset, also in one that lacks some of the
+            classes, such as a list of files for validation. A class that is not among them is an error. Or the number
+            of classes of mixed labels. Default: each dataset numbers its own.
         fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of the
             dataset (of int64, float32, float16 or uint8, of any shape); a table of pyarrow, polars or pandas, whose
             first column names the sample and whose other columns are fields; or the path of a file: such a table as
@@ -202,7 +206,7 @@ class Loader:
         mixup: float = 0.0,
         cutmix: float = 0.0,
         mix_probability: float = 1.0,
-        classes: int | None = None,
+        classes: int | Sequence[str] | None = None,
         fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
         per_sample: PerSample | None = None,
         ragged: bool = False,
@@ -254,6 +258,9 @@ class Loader:
                 f'names is {names!r}, but "size" is the name of the sizes that images have on the canvases of PadTo: '
                 "choose another one"
             )
+        class_names = names_of(classes)
+        if class_names is not None:
+            self._arguments["classes"] = class_names
         rank, world_size = _ranks(rank, world_size)
         self._per_sample = checked(per_sample)
         self._samples: Any = None
@@ -294,7 +301,8 @@ class Loader:
             "mixup": mixup,
             "cutmix": cutmix,
             "mix_probability": mix_probability,
-            "classes": classes,
+            "classes": classes if class_names is None else None,
+            "class_names": class_names or [],
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,

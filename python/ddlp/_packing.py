@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
+from ._classes import names_of
 from ._errors import ConfigurationError
 from ._loader import Samples
 from ._mix import Mix
@@ -25,6 +26,7 @@ def pack(
     format: str = "encoded",
     jpeg: str | None = None,
     max_side: int | None = None,
+    classes: Sequence[str] | None = None,
     force: bool = False,
     verify: bool = False,
     allow_unreadable: bool = False,
@@ -46,6 +48,8 @@ def pack(
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
         max_side: With a format that stores pixels: largest length of the longer side; larger images are shrunk to it.
+        classes: Names of all classes, which number those of the source in the pack, as `Loader` takes them. Default: as
+            in the source.
         force: Replaces an existing file.
         verify: Reads the finished file back and checks every byte before the file gets its name.
         allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.
@@ -81,9 +85,12 @@ def pack(
             "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "
             "(.toml) and give its path"
         )
+    names = names_of(classes)
+    if names is None and classes is not None:
+        raise ConfigurationError(f"`classes` is {classes!r}, but must be a list of the names of all classes")
     samples, columns = (source, None) if isinstance(source, (str, os.PathLike)) else samples_of(source)
     with _shown(progress) as show:
-        return _ddlp.pack_dataset(samples, path, packing, show, columns)
+        return _ddlp.pack_dataset(samples, path, packing, show, columns, names)
 
 
 @contextlib.contextmanager

@@ -4,11 +4,12 @@ use crate::arrow::{Columns, Table};
 use crate::errors;
 use crate::source::Sequence;
 use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
-use ddlp_host::dataset::{self, Dataset};
+use ddlp_host::dataset::{self, Classed, Dataset};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Most samples that a message names.
 const NAMED_MAX: usize = 5;
@@ -52,10 +53,10 @@ impl Packing {
     }
 }
 
-/// Packs a dataset into a file. `progress` is called with the phase, the samples done, and all samples. Returns what
+/// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the samples done, and all samples. Returns what
 /// `ddlp.pack` returns.
 #[pyfunction]
-#[pyo3(signature = (source, path, packing, progress, columns = None))]
+#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None))]
 pub fn pack_dataset<'py>(
     py: Python<'py>,
     source: PackSource,
@@ -63,7 +64,9 @@ pub fn pack_dataset<'py>(
     packing: Packing,
     progress: Py<PyAny>,
     columns: Option<Columns>,
+    classes: Option<Vec<String>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let classes = classes.unwrap_or_default();
     let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
@@ -73,17 +76,26 @@ pub fn pack_dataset<'py>(
                 let (path, source) = (path.display(), source.display());
                 return Err(errors::configuration(format!("{path} belongs to {source}: choose another name")));
             }
-            written(py, &*files, &path, &options, &progress, || None)
+            written(py, &*classed(files.into(), &classes)?, &path, &options, &progress, || None)
         }
         PackSource::Object(object) => {
             if let Some(columns) = columns {
-                let table = Table::open(object.bind(py), columns)?;
-                return written(py, &table, &path, &options, &progress, || None);
+                let table = Arc::new(Table::open(object.bind(py), columns)?);
+                return written(py, &*classed(table, &classes)?, &path, &options, &progress, || None);
             }
-            let sequence = Sequence::new(object.bind(py))?;
-            written(py, &sequence, &path, &options, &progress, || sequence.take_raised())
+            let sequence = Arc::new(Sequence::new(object.bind(py))?);
+            written(py, &*classed(sequence.clone(), &classes)?, &path, &options, &progress, || sequence.take_raised())
         }
     }
+}
+
+/// Returns a dataset with the classes of these names; as it is without names.
+fn classed(dataset: Arc<dyn Dataset>, names: &[String]) -> PyResult<Arc<dyn Dataset>> {
+    if names.is_empty() {
+        return Ok(dataset);
+    }
+    let classed = Classed::new(dataset, names);
+    Ok(Arc::new(classed.map_err(|error| errors::configuration(format!("`classes`: {error}")))?))
 }
 
 /// Returns whether a file at `path` would be one of the source's, which lies at `root`.

@@ -77,14 +77,32 @@ def test_a_table_in_memory_or_parquet_gives_fields_by_the_names_of_samples(photo
             assert (batch["on"] == (ids % 2 == 0)).all() and (batch["label"] == ids % 2).all()
 
 
+def test_whole_numbers_of_a_table_are_labels_even_as_floats(photos):
+    pyarrow, table = pytest.importorskip("pyarrow"), table_of(photos).select(["name", "number"]).slice(0, SAMPLES)
+    labels = table["number"].cast(pyarrow.float64())
+    with loader(photos, fields=pyarrow.table({"name": table["name"], "label": labels})) as batches:
+        for batch in batches:
+            assert batch["label"].tolist() == batch.sample_ids and batches.classes == []
+
+
 def test_a_table_that_does_not_fit_says_where_and_why(photos, tmp_path):
     table = table_of(photos)
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = [float(number) for number in range(table.num_rows)]
+
+    def labelled(label):
+        return table.select(["name"]).append_column("label", pyarrow.array([*numbers[:7], label, *numbers[8:]]))
+
     (tmp_path / "broken.parquet").write_text("no table")
     for fields, message in [
         (table.slice(3), "Table has no row for 3 of the 60 samples"),
         (table.select(["number", "name"]), "the first column of .*Table must be texts"),
         (table.set_column(1, "number", [[None] * table.num_rows]), "row 0: column 'number' is None"),
         (table.select(["name"]), "at least two columns"),
+        (labelled(-1.0), "row 7: column \"label\": the label -1.0 is a number, but not a class index"),
+        (labelled(0.5), "row 7: column \"label\": the label 0.5 is a number, but not a class index"),
+        (labelled(float("nan")), "row 7: column 'label' is nan"),
+        (labelled(None), "row 7: column 'label' is None"),
         (tmp_path / "broken.parquet", "cannot read the fields in .*broken.parquet"),
         (tmp_path / "missing.parquet", "cannot read the fields in .*missing.parquet"),
         (7, "builtins.int, but must be a mapping"),

@@ -2,7 +2,7 @@
 
 mod sample;
 
-use crate::{Ending, output, text};
+use crate::{Ending, classes, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Classes and listed samples shown without `--all`.
 const SHOWN_MAX: usize = 20;
@@ -29,6 +30,9 @@ pub struct InspectArgs {
     /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the
     /// address of a drive that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
     file: PathBuf,
+    /// File with the names of all classes, one a line, that number the dataset's classes as `ddlp run --classes` does
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
     /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
@@ -43,11 +47,9 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
-    let opened = open(&args.file)?;
-    let (dataset, pack): (&dyn Dataset, _) = match &opened {
-        Opened::Pack(pack) => (&**pack, Some(&**pack)),
-        Opened::Other(dataset) => (&**dataset, None),
-    };
+    let Opened { dataset, pack } = open(&args.file)?;
+    let dataset = classes::given(dataset, args.classes.as_deref())?;
+    let (dataset, pack) = (&*dataset, pack.as_deref());
     let shown = match &args.sample {
         Some(sample) => {
             let described = DescribedSample::new(dataset, pack, find(dataset, sample)?)?;
@@ -62,21 +64,23 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// An open dataset: packs have facts of their own.
-enum Opened {
-    Pack(Box<Pack>),
-    Other(Box<dyn Dataset>),
+/// An open dataset.
+struct Opened {
+    dataset: Arc<dyn Dataset>,
+    /// The same dataset if it is a pack, which has facts of its own.
+    pack: Option<Arc<Pack>>,
 }
 
 fn open(place: &Path) -> anyhow::Result<Opened> {
-    if let Some(address) = drive_address(place) {
-        return Ok(Opened::Pack(open_drive_pack(address, &Host::system())?.into()));
-    }
-    let dataset = ddlp_dataset::open(place)?;
-    Ok(match dataset.kind() {
-        "pack" => Opened::Pack(Pack::open(place)?.into()),
-        _ => Opened::Other(dataset),
-    })
+    let pack = match drive_address(place) {
+        Some(address) => open_drive_pack(address, &Host::system())?,
+        None => match ddlp_dataset::open(place)? {
+            dataset if dataset.kind() != "pack" => return Ok(Opened { dataset: dataset.into(), pack: None }),
+            _ => Pack::open(place)?,
+        },
+    };
+    let pack = Arc::new(pack);
+    Ok(Opened { dataset: pack.clone(), pack: Some(pack) })
 }
 
 fn to_json(value: &impl Serialize) -> anyhow::Result<String> {
@@ -152,8 +156,8 @@ impl Described {
     fn new(file: &Path, dataset: &dyn Dataset, pack: Option<&Pack>) -> anyhow::Result<Self> {
         let survey = pack.map(Survey::of).transpose().context("the index is damaged: `ddlp verify` says where")?;
         let counts = match &survey {
-            Some(survey) => survey.class_samples.clone(),
-            None => count_classes(dataset),
+            Some(survey) if dataset.classes() == pack.map_or(&[][..], Pack::classes) => survey.class_samples.clone(),
+            _ => count_classes(dataset),
         };
         let classes = dataset.classes().iter().zip(counts);
         Ok(Self {

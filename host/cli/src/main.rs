@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod classes;
 mod cores;
 mod devices;
 mod files_only;

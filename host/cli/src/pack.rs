@@ -2,7 +2,7 @@
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
-use crate::{Ending, files_only, output, text};
+use crate::{Ending, classes, files_only, output, text};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -46,6 +46,11 @@ pub struct PackArgs {
     source: PathBuf,
     /// The file to create, usually ending in .ddlp
     out: PathBuf,
+    /// File with the names of all classes, one a line, that number the source's classes in the pack: so a class has the
+    /// same label in every pack, also in one whose source lacks some of the classes. A class that is not in FILE is an
+    /// error [default: as in the source]
+    #[arg(long, value_name = "FILE")]
+    classes: Option<PathBuf>,
     // The help of these two options has a few words of each form's own.
     #[arg(long, value_parser = format_parser(), default_value = ENCODED, help = format_help())]
     format: String,
@@ -117,8 +122,11 @@ fn jpeg_help() -> String {
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
     files_only::check(&args.source)?;
-    let source = ddlp_dataset::open(&args.source)?;
-    output::Files::default().writes("OUT", Some(&args.out)).check(&*source, &args.source)?;
+    let source = classes::given(ddlp_dataset::open(&args.source)?.into(), args.classes.as_deref())?;
+    output::Files::default()
+        .reads("--classes", args.classes.clone())
+        .writes("OUT", Some(&args.out))
+        .check(&*source, &args.source)?;
     let options = PackOptions {
         threads: args.threads.map_or(0, usize::from),
         overwrite: args.force,

@@ -158,6 +158,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the names of the classes, which number those of the dataset: [`LoaderOptions::class_names`].
+    pub fn class_names(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.options.class_names = names.into_iter().collect();
+        self
+    }
+
     /// Sets the number of samples of a global batch (of all ranks together). Default 256.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.options.batch_size = samples;

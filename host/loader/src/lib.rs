@@ -59,6 +59,7 @@ mod announcing;
 mod batch;
 mod bucket;
 mod builder;
+mod classes;
 mod corrupt;
 mod cpu;
 mod delivery;

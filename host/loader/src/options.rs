@@ -69,6 +69,10 @@ pub struct LoaderOptions {
     pub mix_probability: f64,
     /// Number of classes of mixed labels. Default: that of the dataset.
     pub classes: Option<u32>,
+    /// Names of the classes: a label is an index into them. They number the classes of the dataset and of labels from a
+    /// file, so that a class has the same number in every dataset, also in one that lacks some of the classes. A class
+    /// that is not among them is an error. Default: none, each dataset numbers its own.
+    pub class_names: Vec<String>,
     /// Samples of a global batch (of all ranks together). Default 256.
     pub batch_size: usize,
     /// Number of epochs. Default 1.
@@ -145,6 +149,7 @@ impl Default for LoaderOptions {
             cutmix: 0.0,
             mix_probability: 1.0,
             classes: None,
+            class_names: Vec::new(),
             batch_size: 256,
             epochs: 1,
             strategy: Strategy::default(),

@@ -2,6 +2,7 @@
 
 use crate::bucket::Bucket;
 use crate::builder::LoaderBuilder;
+use crate::classes;
 use crate::delivery::SlotTable;
 use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
@@ -75,6 +76,8 @@ pub(crate) struct RunSetup {
     pub first_epoch: u32,
     /// Bytes that a local drive's slots may take by default.
     slot_room: u64,
+    /// Says that no label tells anything, if that is so.
+    note_of_labels: Option<String>,
 }
 
 /// A drive that fits, or an optional one.
@@ -107,6 +110,8 @@ impl RunSetup {
             (None, Some(path)) => open_dataset(path, &host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
+        let own_classes = dataset;
+        let mut dataset = classes::for_fields(&own_classes, &options.class_names)?;
         let mut beside = match (&builder.table, &options.fields) {
             (Some(table), _) => SampleFields::from_table(table, &*dataset)?,
             (None, Some(path)) => SampleFields::read(path, &*dataset)?,
@@ -114,6 +119,10 @@ impl RunSetup {
         };
         for (field, values) in &builder.fields {
             beside.add(dataset.len(), field.clone(), values.clone())?;
+        }
+        let note_of_labels = note_of_labels(&*own_classes, &beside);
+        if !options.class_names.is_empty() {
+            dataset = classes::given(own_classes, dataset, &beside, &options.class_names)?;
         }
         let mut sizes = sizes_of(builder, &*dataset)?;
         let (walks, cut) = epochs_of(options, &*dataset, &shapes, &sizes)?;
@@ -137,6 +146,7 @@ impl RunSetup {
             program: program_digest(&buckets, &cut)?,
             pipeline: options.buckets.is_empty().then(|| options.pipeline.clone()),
             buckets: options.buckets.clone(),
+            classes: options.class_names.clone(),
             policy: Some(options.policy),
             epochs: options.epochs,
             epoch_samples: cut.samples,
@@ -175,6 +185,7 @@ impl RunSetup {
             fresh,
             first_epoch: 0,
             slot_room,
+            note_of_labels,
         };
         setup.fit_memory(builder, buffers)?.with_history(builder)
     }
@@ -284,9 +295,9 @@ impl RunSetup {
             tracing::warn!("{note}");
             recorder.note(note);
         }
-        if let Some(note) = note_of_labels(&*self.dataset, &self.beside) {
+        if let Some(note) = &self.note_of_labels {
             tracing::warn!("{note}");
-            recorder.note(note);
+            recorder.note(note.clone());
         }
         recorder
     }

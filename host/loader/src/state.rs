@@ -31,6 +31,9 @@ pub struct LoaderState {
     /// Pipelines of the run's buckets; empty if it has one pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<Pipeline>,
+    /// Names of the classes that the options give; empty if each dataset numbers its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// What happens to a corrupt sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<CorruptPolicy>,
@@ -187,6 +190,15 @@ impl LoaderState {
             Some(state.pipelines()?.iter().map(described).collect::<Vec<_>>().join(" and "))
         };
         let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}").to_lowercase());
+        // The first class that differs from another state's.
+        let classes = |state: &Self, other: &Self| {
+            let at = state.classes.iter().zip(&other.classes).take_while(|(class, other)| class == other).count();
+            Some(match state.classes.get(at) {
+                Some(class) => format!("with {class} as number {at}"),
+                None if at == 0 => "as the dataset numbers them".to_owned(),
+                None => format!("without a number {at}"),
+            })
+        };
         let is_as_long = self.epoch_samples == fresh.epoch_samples;
         let portions = |state: &Self| is_as_long.then(|| described(&state.portions));
         let fields = [
@@ -197,6 +209,7 @@ impl LoaderState {
             ("batch size", number(self.batch_size), number(fresh.batch_size)),
             ("last batch", last(self.last), last(fresh.last)),
             ("pipeline", pipeline(self), pipeline(fresh)),
+            ("classes", classes(self, fresh), classes(fresh, self)),
             ("corrupt-sample policy", policy(self.policy), policy(fresh.policy)),
         ];
         let differing = fields.into_iter().filter_map(|(field, saved, actual)| Some((field, saved?, actual?)));

@@ -10,7 +10,7 @@
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
-//! [`open`] recognises the kind of a path. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`]
+//! [`open`] recognises the kind of a path. [`Classed`] numbers the classes of a dataset otherwise. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`]
 //! keeps a small dataset in memory.
 //!
 //! This crate decodes no image itself: it hands a sample's bytes ([`Source`]) to `ddlp-pixels`, which decodes them.
@@ -20,6 +20,7 @@
 
 pub mod pack;
 
+mod classed;
 mod decoder;
 pub mod errno;
 mod error;
@@ -31,6 +32,7 @@ mod header;
 mod held;
 mod image_sizes;
 mod inputs;
+mod label_text;
 mod parallel;
 mod patience;
 mod reads;
@@ -43,7 +45,9 @@ mod samples;
 mod silence;
 mod sources;
 mod stamp;
+mod table;
 
+pub use classed::{Classed, ClassesError, class_names};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};

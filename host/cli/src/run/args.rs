@@ -34,6 +34,11 @@ pub struct RunArgs {
     /// labels has any number of them, such as "cat dog" [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub fields: Option<PathBuf>,
+    /// File with the names of all classes, one a line, that number the labels of DATASET and --fields: so a class has
+    /// the same label in every dataset, also in one that lacks some of the classes. A class that is not in FILE is an
+    /// error [default: each dataset numbers its own]
+    #[arg(long, value_name = "FILE", help_heading = "Job")]
+    pub classes: Option<PathBuf>,
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file. If repeated, each batch has
     /// samples of one bucket: those that go through one of the pipelines, whose images have the nearest aspect ratio
     /// and size [default: imagenet-train]

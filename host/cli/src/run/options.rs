@@ -30,13 +30,20 @@ struct EarlierOptions {
     samples: Option<u64>,
     policy: Option<CorruptPolicy>,
     pipelines: Option<Vec<Pipeline>>,
+    classes: Option<Vec<String>>,
     rank: Option<u32>,
     world: Option<u32>,
 }
 
-/// Returns the loader's options, except the drives: joins the command line (`pipelines` are those that it names) with
-/// the options of the earlier run. Fails if both give an option and disagree, and names each of these options.
-pub fn loader_options(args: &RunArgs, pipelines: Vec<Pipeline>, before: Before<'_>) -> anyhow::Result<LoaderOptions> {
+/// Returns the loader's options, except the drives: joins the command line (`pipelines` and `classes` are those that it
+/// names) with the options of the earlier run. Fails if both give an option and disagree, and names each of these
+/// options.
+pub fn loader_options(
+    args: &RunArgs,
+    pipelines: Vec<Pipeline>,
+    classes: Option<Vec<String>>,
+    before: Before<'_>,
+) -> anyhow::Result<LoaderOptions> {
     let told = before.told()?;
     let mut joined = Joined::default();
     let mut options = LoaderOptions::default();
@@ -56,6 +63,9 @@ pub fn loader_options(args: &RunArgs, pipelines: Vec<Pipeline>, before: Before<'
         1 => options.pipeline = pipelines.remove(0),
         _ => options.buckets = pipelines,
     }
+    let first =
+        |classes: &Vec<String>| format!("{}, …", classes.iter().take(3).cloned().collect::<Vec<_>>().join(", "));
+    set(&mut options.class_names, joined.join("--classes", classes, told.classes, first));
     set(&mut options.rank, joined.join("--rank", args.rank, told.rank, u32::to_string));
     set(&mut options.world_size, joined.join("--world-size", args.world_size, told.world, u32::to_string));
     let strategy = match before {
@@ -123,6 +133,7 @@ impl Before<'_> {
                 samples: Some(state.epoch_samples),
                 policy: state.policy,
                 pipelines: state.pipelines(),
+                classes: Some(state.classes.clone()).filter(|classes| !classes.is_empty()),
                 ..EarlierOptions::default()
             },
             Self::Plan(plan, path) => {
@@ -142,6 +153,7 @@ impl Before<'_> {
                     world: run.map(|run| run.world),
                     policy: run.map(|run| run.policy),
                     pipelines: run.map(|run| run.pipelines.clone()),
+                    classes: None,
                 }
             }
         })

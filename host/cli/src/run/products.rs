@@ -42,6 +42,7 @@ pub fn files(args: &RunArgs) -> Files<'_> {
     pipelines
         .chain(fields)
         .fold(Files::default(), |files, (option, path)| files.reads(option, Some(path)))
+        .reads("--classes", args.classes.clone())
         .writes("--json", args.json.as_deref())
         .writes("--report", args.report.as_deref())
         .writes("--plan-out", args.plan_out.as_deref())

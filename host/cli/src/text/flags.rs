@@ -5,6 +5,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("agent", "--agent"),
     ("batch_size", "--batch-size"),
     ("buffers", "--buffers"),
+    ("classes", "--classes"),
     ("drive_optional", "--drive-optional"),
     ("drive_timeout_s", "--drive-timeout"),
     ("drives", "--drive"),

@@ -32,6 +32,46 @@ fn sample_data_is_packed_inspected_and_verified() {
 }
 
 #[test]
+fn given_classes_number_those_of_a_list_in_runs_packs_and_inspections() {
+    let home = photos(0);
+    let folder = home.path();
+    let images =
+        ["class_002/000002.jpg,class_002", "class_000/000000.jpg,class_000"].map(|line| format!("photos/{line}\n"));
+    fs::write(folder.join("val.csv"), format!("path,label\n{}", images.concat())).unwrap();
+    fs::write(folder.join("all.txt"), "\u{feff}class_000\r\nclass_001\r\nclass_002\r\n").unwrap();
+    let label =
+        |dataset: &str| json(&succeed(folder, &format!("inspect {dataset} --json --sample 0")))["label"].clone();
+    assert_eq!((label("val.csv"), label("val.csv --classes all.txt")), (1.into(), 2.into()));
+    succeed(folder, "pack val.csv val.ddlp --classes all.txt --quiet");
+    assert_eq!(label("val.ddlp"), 2);
+    let counts = &json(&succeed(folder, "inspect val.ddlp --json"))["classes"];
+    assert_eq!((&counts[1]["name"], &counts[1]["samples"]), (&"class_001".into(), &0.into()));
+    fs::write(folder.join("other.txt"), "class_002\nclass_000\nclass_001\n").unwrap();
+    let counts = &json(&succeed(folder, "inspect val.ddlp --json --classes other.txt"))["classes"];
+    assert_eq!((&counts[0]["name"], &counts[0]["samples"]), (&"class_002".into(), &1.into()));
+    assert_eq!(counts[2]["samples"], 0);
+
+    let run = "run val.csv --drive none --batch 1 --quiet";
+    succeed(folder, &format!("{run} --classes all.txt --stop-after 1 --state-out at.json"));
+    let said = refuse(folder, "run val.csv --drive none --quiet --resume at.json --classes other.txt");
+    assert!(said.contains("had --classes class_000, class_001, class_002"), "{said}");
+    // The state has the names.
+    succeed(folder, "run val.csv --drive none --quiet --resume at.json");
+    succeed(folder, &format!("{run} --stop-after 1 --state-out own.json"));
+    let said = fail(folder, "run val.csv --drive none --quiet --resume own.json --classes all.txt");
+    assert!(said.contains("saved with classes as the dataset numbers them"), "{said}");
+
+    fs::write(folder.join("few.txt"), "class_000\n").unwrap();
+    for line in [&format!("{run} --classes few.txt")[..], "inspect val.csv --classes few.txt"] {
+        let output = super::run(folder, line);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("--classes") && said.contains("such as class_002"), "{said}");
+    }
+    let said = refuse(folder, "pack val.csv all.txt --classes all.txt --force");
+    assert!(said.contains("which is read as --classes"), "{said}");
+}
+
+#[test]
 fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
     let home = photos(0);
     let folder = home.path();

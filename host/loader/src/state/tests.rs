@@ -9,6 +9,7 @@ fn state() -> LoaderState {
         program: "12".into(),
         pipeline: Some(Pipeline::imagenet_train()),
         buckets: Vec::new(),
+        classes: Vec::new(),
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,

@@ -3,21 +3,21 @@
 use super::rows::Rows;
 use super::{FieldsError, SampleFields};
 use crate::Dataset;
-use csv::{ByteRecord, Position, ReaderBuilder, Trim};
+use crate::table::{Line, Table};
+use std::fs;
 use std::path::Path;
 
 /// Reads fields from a table.
 pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, FieldsError> {
     let unreadable = |source| FieldsError::Unreadable { path: path.into(), source };
-    let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_path(path).map_err(unreadable)?;
-    let header = reader.headers().map_err(unreadable)?.clone();
+    let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
+    let mut table = Table::new(&bytes);
+    let header = table.header().map_err(unreadable)?;
     let mut rows = Rows::new(path, "line", dataset, header.iter(), 1)?;
-    let mut record = ByteRecord::new();
-    while reader.read_byte_record(&mut record).map_err(unreadable)? {
-        let line = record.position().map_or(0, Position::line);
-        let cells: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
-        let cells = cells.map_err(|_| rows.wrong(line, "the line is not UTF-8: save the table as UTF-8"))?;
-        rows.take(line, cells[0], &cells[1..])?;
+    while let Some(Line { number, cells }) = table.next().map_err(unreadable)? {
+        let cells: Result<Vec<&str>, _> = cells.into_iter().map(std::str::from_utf8).collect();
+        let cells = cells.map_err(|_| rows.wrong(number, "the line is not UTF-8: save the table as UTF-8"))?;
+        rows.take(number, cells[0], &cells[1..])?;
     }
     rows.finish()
 }
@@ -29,7 +29,6 @@ mod tests {
     use crate::folder::Folder;
     use crate::samples::write_folder;
     use ddlp_pixels::DType;
-    use std::fs;
     use tempfile::TempDir;
 
     /// An image folder of two classes with two samples each: class0/0000.jpg to class1/0001.jpg.
@@ -60,7 +59,7 @@ mod tests {
 
     #[test]
     fn each_column_is_a_field_in_the_order_of_the_dataset() {
-        let table = "name, age, box, weight\n# a comment\nclass1/0000.jpg,3,0.5 1 2 3,1\n\
+        let table = "name, age, box, weight\n#1.jpg,9,9 9 9 9,9\nclass1/0000.jpg,3,0.5 1 2 3,1\n\
                      class0/0000.jpg,1,0 0 1 1,nan\nother/9.jpg,9,9,9\n\"class0/0001.jpg\",-2,0 0 2 2,2.5\n\
                      class1/0001.jpg,4,1 1 1 1,1e3\n";
         let fields = read(table).unwrap();
@@ -107,7 +106,7 @@ mod tests {
             (found, fields.classes().map(<[_]>::to_vec))
         };
         assert_eq!(labels(["class1", "class0", "class1", "class1"]), (vec![1, 0, 1, 1], None));
-        assert_eq!(labels(["7", "7", "10", "-1"]), (vec![7, 7, 10, -1], None));
+        assert_eq!(labels(["7", "7.0", "10", "0.0"]), (vec![7, 7, 10, 0], None));
         let (found, classes) = labels(["zebra", "a cat", "class0", "zebra"]);
         assert_eq!(found, [2, 0, 1, 2]);
         assert_eq!(classes.unwrap(), ["a cat", "class0", "zebra"]);
@@ -132,6 +131,84 @@ mod tests {
             (whole(&fields, 0, 0), fields.classes().is_some())
         };
         assert_eq!((labels("class1"), labels("7")), ((1, false), (7, false)));
+    }
+
+    #[test]
+    fn numbers_of_other_lines_are_not_names_of_classes() {
+        let table = "name,label\nclass0/0000,b\nclass0/0001,a\nother,-1\nclass1/0000,c\nclass1/0001,b\n";
+        assert_eq!(read(table).unwrap().classes().unwrap(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn labels_that_are_neither_indices_nor_names_are_errors_that_name_their_line() {
+        let error = |column: &str, labels: [&str; 4]| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
+            let lines: String = names.iter().zip(labels).map(|(name, label)| format!("{name},{label}\n")).collect();
+            read(&format!("name,{column}\n{lines}")).unwrap_err()
+        };
+        for column in ["label", "labels"] {
+            for (labels, part) in [
+                (["0", "1", "N/A", "2"], "line 4: column COLUMN: the label N/A is a name, but that of line 2 is"),
+                (["cat", "1", "cat", "2"], "line 3: column COLUMN: the label 1 is a number, but that of line 2 is"),
+                (["0", "-1", "1", "2"], "line 3: column COLUMN: the label -1 is a number, but not a class index"),
+                (["0", "1", "1.5", "2"], "line 4: column COLUMN: the label 1.5 is a number, but not a class index"),
+                (["0", "1", "2", "12345678901234567890"], "line 5: column COLUMN: the label 12345678901234567890 is"),
+            ] {
+                let (error, part) = (error(column, labels), part.replace("COLUMN", &format!("{column:?}")));
+                assert!(error.contains(&part), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_label_among_classes_whose_names_are_numbers_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        for class in ["2", "10"] {
+            fs::create_dir(root.path().join(class)).unwrap();
+            fs::write(root.path().join(class).join("1.jpg"), "x").unwrap();
+        }
+        let (folder, table) = (Folder::open(root.path()).unwrap(), root.path().join("table.csv"));
+        let labels = |labels: [&str; 2]| {
+            fs::write(&table, format!("name,label\n10/1.jpg,{}\n2/1.jpg,{}\n", labels[0], labels[1])).unwrap();
+            let fields = SampleFields::read(&table, &folder).map_err(|error| error.to_string())?;
+            Ok::<_, String>([0, 1].map(|index| whole(&fields, 0, index)))
+        };
+        assert_eq!(labels(["10", "2"]), Ok([0, 1]));
+        assert_eq!(labels(["1", "0"]), Ok([1, 0]));
+        let error = labels(["10", "3"]).unwrap_err();
+        assert!(error.contains("line 3: column \"label\": the label 3 is not among the dataset's classes"), "{error}");
+    }
+
+    #[test]
+    fn quoted_spaces_belong_to_a_name() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(" a.jpg"), "x").unwrap();
+        let (folder, table) = (Folder::open(root.path()).unwrap(), root.path().join("table.csv"));
+        fs::write(&table, "name,age\n\" a.jpg\", 3 \n").unwrap();
+        assert_eq!(whole(&SampleFields::read(&table, &folder).unwrap(), 0, 0), 3);
+    }
+
+    #[test]
+    fn whole_numbers_are_exact() {
+        let fields = |numbers: [&str; 4]| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
+            let lines: String = names.iter().zip(numbers).map(|(name, cell)| format!("{name},{cell}\n")).collect();
+            read(&format!("name,id\n{lines}"))
+        };
+        let (least, most) = (i64::MIN.to_string(), i64::MAX.to_string());
+        let found = fields(["9007199254740993", &least, &most, "+1"]).unwrap();
+        let found: Vec<_> = (0..4).map(|index| whole(&found, 0, index)).collect();
+        assert_eq!(found, [9_007_199_254_740_993, i64::MIN, i64::MAX, 1]);
+        let error = fields(["1", "9223372036854775808", "1", "1"]).unwrap_err();
+        assert!(error.contains("line 3: column \"id\": 9223372036854775808 has more digits than int64"), "{error}");
+        // A column with other numbers is float32, in which this one would be another.
+        for (numbers, line) in [(["9007199254740993", "0.5"], 3), (["0.5", "9007199254740993"], 3)] {
+            let error = fields([numbers[0], numbers[1], "1", "1"]).unwrap_err();
+            assert!(error.contains(&format!("line {line}: column \"id\": ")), "{error}");
+            assert!(error.contains("9007199254740993 beside numbers"), "{error}");
+        }
+        let mixed = fields(["16777216", "0.5", "-3", "nan"]).unwrap();
+        assert_eq!((0..3).map(|index| floats(&mixed, 0, index)[0]).collect::<Vec<_>>(), [16_777_216.0, 0.5, -3.0]);
     }
 
     #[test]
@@ -222,7 +299,7 @@ mod tests {
             (format!("name,image\n{all}class1/0001,1\n"), "field \"image\": the prepared image"),
             (format!("name,label,label\n{all}"), "line 1: two columns have labels for the field \"label\""),
             (format!("name,label,PredictionString\n{all}"), "line 1: two columns have labels"),
-            (format!("name,labels\n{all}class1/0001,-1 4\n"), "label -1 does not lie between 0 and"),
+            (format!("name,labels\n{all}class1/0001,9999999 4\n"), "label 9999999 does not lie between 0 and"),
             (format!("name,labels\n{all}class1/0001,300000\n"), "too many classes for a vector: 300001"),
         ] {
             let error = read(&text).unwrap_err();

@@ -1,6 +1,6 @@
 //! The rows of a table, in any order, as fields in the order of the dataset.
 
-use super::column::ColumnReading;
+use super::column::{ColumnReading, Unfinished};
 use super::{FieldsError, SampleFields};
 use crate::Dataset;
 use std::collections::HashMap;
@@ -60,11 +60,11 @@ impl<'t> Rows<'t> {
         for (column, places) in &mut self.columns {
             let cell = places.iter().map(|&place| cells[place]).collect::<Vec<_>>().join(" ");
             let taken = match index {
-                Some(index) => column.take(index, samples, &cell),
+                Some(index) => column.take(index, samples, row, &cell),
                 None => column.take_other(&cell),
             };
             if let Err(what) = taken {
-                let what = format!("column {:?}: {what}", column.name());
+                let what = in_column(column.name(), &what);
                 return Err(self.wrong(row, what));
             }
         }
@@ -81,7 +81,13 @@ impl<'t> Rows<'t> {
         }
         let mut fields = SampleFields::default();
         for (column, _) in self.columns {
-            column.finish(samples, self.dataset.classes(), &mut fields)?;
+            let name = column.name().to_owned();
+            column.finish(samples, self.dataset.classes(), unit, &mut fields).map_err(|error| match error {
+                Unfinished::Row(row, what) => {
+                    FieldsError::Row { path: self.path.into(), unit, row, what: in_column(&name, &what) }
+                }
+                Unfinished::Column(error) => error,
+            })?;
         }
         Ok(fields)
     }
@@ -90,6 +96,11 @@ impl<'t> Rows<'t> {
     pub(super) fn wrong(&self, row: u64, what: impl Into<String>) -> FieldsError {
         FieldsError::Row { path: self.path.into(), unit: self.unit, row, what: what.into() }
     }
+}
+
+/// Says what is wrong in a column.
+fn in_column(name: &str, what: &str) -> String {
+    format!("column {name:?}: {what}")
 }
 
 /// Finds samples by their names.

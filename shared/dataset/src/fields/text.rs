@@ -35,9 +35,10 @@ pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, F
     let mut positions = Vec::with_capacity(lines.len());
     for (&line, number) in lines.iter().zip(1..) {
         let label = label_of(line, synsets.as_deref());
-        positions.push(label.and_then(|label| labels.add_used(label)).map_err(|what| wrong(number, what))?);
+        positions.push(label.and_then(|label| labels.add_used(label, number)).map_err(|what| wrong(number, what))?);
     }
-    let (numbers, classes) = labels.numbers(dataset.classes());
+    let numbered = labels.numbers(dataset.classes(), "line");
+    let (numbers, classes) = numbered.map_err(|(number, what)| wrong(number, what))?;
     let values = positions.iter().flat_map(|&position| numbers[position].to_ne_bytes()).collect();
     let mut fields = SampleFields { classes, ..SampleFields::default() };
     fields.add(samples, Field::label(), Arc::new(values))?;
@@ -111,6 +112,8 @@ mod tests {
         for (text, part) in [
             ("1\n2\n", "has 2 labels, but the dataset has 3 samples"),
             ("1\n\n2\n", "line 2: the line is empty"),
+            ("1\n2\nN/A\n", "line 3: the label N/A is a name, but that of line 1 is a number (1)"),
+            ("1\n-1\n2\n", "line 2: the label -1 is a number, but not a class index"),
             ("1\nval_2.JPEG 7\n2\n", "line 2: \"val_2.JPEG 7\" is several words"),
         ] {
             let error = read("labels.txt", text).unwrap_err();

@@ -2,20 +2,21 @@
 //!
 //! - The first line names the columns. The column `path` has paths of files, relative to the folder of the list; the
 //!   column `label` has a class index or the name of a class. Other columns may hold anything.
-//! - Samples come in the order of the list. A file may appear more than once.
-//! - If all labels are whole numbers, they are indices, and the classes have no names. If all are numbers, but not all
-//!   are indices, that is an error. Otherwise the labels are the names of the classes, sorted byte by byte. Without the
-//!   column `label`, every label is 0.
+//! - Samples come in the order of the list, one for each line. A file may appear more than once.
+//! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
+//!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them otherwise.
+//!   Anything else is an error. Without the column `label`, every label is 0.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
 //!
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
 //! folder, without a copy. The identity is a digest of paths, labels and sizes.
 
+use crate::label_text::LabelTexts;
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
 use crate::stamp::Stamp;
+use crate::table::{Line, Table};
 use crate::{CLASSES_MAX, Dataset, Decoders, Header, Identity, Location, ReadError, parallel};
-use csv::{Position, ReaderBuilder, StringRecord, Trim};
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ impl List {
     ///
     /// [`ListError`] says in which line what is wrong.
     pub fn open(path: &Path) -> Result<Self, ListError> {
-        let (paths, labels) = read(path)?;
+        let Listed { paths, labels, classes } = read(path)?;
         let root = path.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let refused = |path: &Path| {
             let path = path.to_owned();
@@ -88,71 +89,68 @@ impl List {
         for (path, stamp) in paths.iter().zip(stamps.into_iter().flatten()) {
             files.add(path.as_bytes(), stamp.map_err(|(path, source)| refused(&root.join(path))(source))?);
         }
-        let (labels, classes) = numbered(labels);
         let identity = digest(&files, &labels, &classes);
         Ok(Self { files, labels, classes, identity })
     }
 }
 
-/// Returns paths and labels of a list.
-fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), ListError> {
+/// What stands in a list.
+struct Listed {
+    paths: Vec<String>,
+    /// The label of each path; empty without the column.
+    labels: Vec<u32>,
+    classes: Vec<String>,
+}
+
+/// Reads a list.
+fn read(path: &Path) -> Result<Listed, ListError> {
     let unreadable = |source| ListError::Unreadable { path: path.to_owned(), source };
     let wrong = |line, what: String| ListError::Line { path: path.to_owned(), line, what };
-    let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_path(path).map_err(unreadable)?;
-    let header = reader.headers().map_err(unreadable)?;
-    let column = |name: &str| header.iter().position(|column| column == name);
-    let Some(path_at) = column("path") else {
+    let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
+    let mut table = Table::new(&bytes);
+    let header = table.header().map_err(unreadable)?;
+    let column = |name: &str| {
+        let mut places = (0..header.len()).filter(|&place| &header[place] == name);
+        let first = places.next();
+        match places.next() {
+            Some(_) => Err(wrong(1, format!("two columns are called {name}: rename one, or leave it out"))),
+            None => Ok(first),
+        }
+    };
+    let Some(path_at) = column("path")? else {
         return Err(wrong(
             1,
             "no column is called path: the first line must name the columns, such as path,label".into(),
         ));
     };
-    let label_at = column("label");
-    let (mut paths, mut labels, mut too_large, mut no_index) = (Vec::new(), Vec::new(), None, None);
-    let mut record = StringRecord::new();
-    while reader.read_record(&mut record).map_err(unreadable)? {
-        let line = record.position().map_or(0, Position::line);
-        if record[path_at].is_empty() {
-            return Err(wrong(line, "the path is empty".into()));
-        }
-        paths.push(record[path_at].to_owned());
+    let label_at = column("label")?;
+    let (mut paths, mut labels, mut texts) = (Vec::new(), Vec::new(), LabelTexts::new(CLASSES_MAX as u64 - 1));
+    while let Some(Line { number: line, cells }) = table.next().map_err(unreadable)? {
+        let cell = |at: usize, name: &str| match std::str::from_utf8(cells[at]) {
+            Err(_) => Err(wrong(line, format!("the {name} is not UTF-8: save the list as UTF-8"))),
+            Ok("") => Err(wrong(line, format!("the {name} is empty"))),
+            Ok(cell) => Ok(cell.to_owned()),
+        };
+        paths.push(cell(path_at, "path")?);
         if let Some(at) = label_at {
-            if record[at].is_empty() {
-                return Err(wrong(line, "the label is empty".into()));
-            }
-            if too_large.is_none() && record[at].parse().is_ok_and(|label: usize| label >= CLASSES_MAX) {
-                too_large = Some((line, format!("label {} is not below {CLASSES_MAX}", &record[at])));
-            }
-            if no_index.is_none() && record[at].parse::<usize>().is_err() {
-                no_index = Some((line, record[at].to_owned()));
-            }
-            labels.push(record[at].to_owned());
+            let label = cell(at, "label")?;
+            texts.add(line, &label);
+            labels.push(label);
         }
     }
     if paths.is_empty() {
         return Err(wrong(1, "no line names a file".into()));
     }
-    // Names of classes may be any numbers.
-    let are_numbers = labels.iter().all(|label| label.parse::<usize>().is_ok());
-    if let Some((line, what)) = too_large.filter(|_| are_numbers) {
-        return Err(wrong(line, what));
-    }
-    // Such labels are mistakes rather than names, by which all classes would be numbered anew.
-    if let Some((line, label)) = no_index.filter(|_| labels.iter().all(|label| label.parse::<f64>().is_ok())) {
-        let what = format!(
-            "the label {label} is a number, but not a class index (a whole number from 0): correct it, or leave the \
-             line out"
-        );
-        return Err(wrong(line, what));
-    }
-    Ok((paths, labels))
+    let (labels, classes) = if texts.are_indices("line").map_err(|(line, what)| wrong(line, what))? {
+        (labels.iter().filter_map(|label| texts.index(label)).map(|index| index as u32).collect(), Vec::new())
+    } else {
+        named(labels)
+    };
+    Ok(Listed { paths, labels, classes })
 }
 
-/// Returns the number of each label, and the names of the classes.
-fn numbered(labels: Vec<String>) -> (Vec<u32>, Vec<String>) {
-    if let Some(numbers) = labels.iter().map(|label| label.parse().ok()).collect() {
-        return (numbers, Vec::new());
-    }
+/// Returns the number of each label that is the name of a class, and the names of the classes.
+fn named(labels: Vec<String>) -> (Vec<u32>, Vec<String>) {
     let mut classes = labels.clone();
     classes.sort_unstable();
     classes.dedup();
@@ -249,7 +247,7 @@ mod tests {
     #[test]
     fn samples_come_in_the_order_of_the_list_with_their_labels() {
         let (_root, list) =
-            list("label, note, path\nzebra,x,class1/0001.jpg\n# no\nant,y,class0/0000.jpg\nzebra,,class1/0001.jpg\n");
+            list("label, note, path\nzebra,x,class1/0001.jpg\nant,y, class0/0000.jpg\nzebra,,class1/0001.jpg\n");
         let list = list.unwrap();
         assert_eq!(list.classes(), ["ant", "zebra"]);
         let samples: Vec<_> = (0..list.len()).map(|index| (list.name(index), list.label(index))).collect();
@@ -267,6 +265,22 @@ mod tests {
         assert_eq!((numbers.label(0), numbers.label(1), numbers.classes().len()), (7, 3, 0));
         let (_root, none) = list("path\nclass0/0000.jpg\n");
         assert_eq!(none.unwrap().label(0), 0);
+    }
+
+    #[test]
+    fn whole_numbers_written_as_floats_are_the_same_numbers() {
+        let lines: String = (0..12).map(|label| format!("class0/0000.jpg,{label}.0\n")).collect();
+        let list = list(&format!("path,label\n{lines}")).1.unwrap();
+        assert!((0..12).all(|index| list.label(index) == index as u32) && list.classes().is_empty());
+    }
+
+    #[test]
+    fn every_line_is_a_sample_and_quoted_spaces_belong_to_its_name() {
+        let (_root, list) = list("path,label\nclass0/0000.jpg,0\n#0.jpg,1\n\" a.jpg\", 2 \n");
+        let list = list.unwrap();
+        let samples: Vec<_> = (0..list.len()).map(|index| (list.name(index), list.label(index))).collect();
+        let expected = [("class0/0000.jpg", 0), ("#0.jpg", 1), (" a.jpg", 2)];
+        assert_eq!(samples, expected.map(|(name, label)| (name.to_string(), label)));
     }
 
     #[test]
@@ -297,9 +311,14 @@ mod tests {
             ("path,label\n", "no line names a file"),
             ("path,label\nx.jpg,1\n,2\n", "line 3: the path is empty"),
             ("path,label\nx.jpg,\n", "line 2: the label is empty"),
-            ("path,label\nx.jpg,9999999\n", "line 2: label 9999999 is not below"),
+            ("path,label\nx.jpg,9999999\n", "line 2: the label 9999999 is a number, but not a class index"),
+            ("path,label\nx.jpg,12345678901234567890\n", "line 2: the label 12345678901234567890 is a number"),
             ("path,label\nx.jpg,3\ny.jpg,-1\n", "line 3: the label -1 is a number, but not a class index"),
-            ("path,label\nx.jpg,1.0\n", "line 2: the label 1.0 is a number, but not a class index"),
+            ("path,label\nx.jpg,1.5\n", "line 2: the label 1.5 is a number, but not a class index"),
+            ("path,label\r\nx.jpg,1\r\ny.jpg,N/A\r\n", "line 3: the label N/A is a name, but that of line 2 is"),
+            ("path,label\nx.jpg,cat\n\ny.jpg,2\n", "line 4: the label 2 is a number, but that of line 2 is"),
+            ("path,label,label\nx.jpg,1,2\n", "line 1: two columns are called label"),
+            ("path,label,path\nx.jpg,1,y.jpg\n", "line 1: two columns are called path"),
             ("path,label\nx.jpg\n", "cannot read the list"),
         ] {
             let error = list(text).1.map(|_| ()).unwrap_err().to_string();

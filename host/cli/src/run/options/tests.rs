@@ -6,7 +6,7 @@ fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let args = parse(&words).unwrap();
     let pipelines = args.pipeline.iter().map(|name| Pipeline::named(name).unwrap()).collect();
-    loader_options(&args, pipelines, before).map_err(|error| error.to_string())
+    loader_options(&args, pipelines, None, before).map_err(|error| error.to_string())
 }
 
 fn state() -> LoaderState {
@@ -18,6 +18,7 @@ fn state() -> LoaderState {
         program: String::new(),
         pipeline: Some(Pipeline::cifar_train()),
         buckets: Vec::new(),
+        classes: Vec::new(),
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
         epoch_samples: 100,
