@@ -186,6 +186,16 @@ def test_corrupt_samples_follow_the_policy(photos, tmp_path):
         list(pixels(tmp_path / "photos"))
     with pytest.raises(ddlp.CorruptError, match="max_corrupt"):
         list(pixels(tmp_path / "photos", policy="skip", max_corrupt="0%"))
+    (folder / "3.jpg").write_bytes(images[3].read_bytes()[:3000])
+    with pytest.raises(ddlp.CorruptError, match="the file ends before its image does"):
+        list(pixels(tmp_path / "photos"))
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "replace"])
+def test_an_image_smaller_than_its_crop_is_not_corrupt(photos, policy):
+    crop = ddlp.Compose([ddlp.RandomCrop(5000)])
+    with pytest.raises(ddlp.ConfigurationError, match=r"jpg.*a crop of 5000x5000 does not fit into an image of \d+x"):
+        list(ddlp.Loader(photos, pipeline=crop, policy=policy))
 
 
 def test_a_loader_takes_a_compose_that_was_read(pack):

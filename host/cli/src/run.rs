@@ -1,7 +1,7 @@
 //! `ddlp run`: the main job.
 //!
 //! - [`args`]: the command line; [`options`]: the loader's options that it asks for; [`drives`]: the drives.
-//! - [`failure`]: the message about a sample that ends the run.
+//! - [`failure`]: the advice for an error about a sample that ends the run.
 //! - [`starting`]: what the command says while it waits for the drive that holds the dataset.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
 //! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
@@ -28,7 +28,7 @@ use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
 use ddlp_host::{Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
-use failure::Given;
+use failure::explained;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
@@ -92,7 +92,6 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let starting = drive.map(Starting::watch);
     let dataset = ddlp_host::open_dataset(&args.dataset, &options.host()?).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
-    let given = Given { dataset: Arc::clone(&dataset), pipelines: options.pipelines().to_vec(), seed: options.seed };
     let rejected = ddlp_host::note_of_rejected(&*dataset, options.policy).filter(|_| !args.quiet && finished.is_none());
     let mut loader = build(args, options, dataset)?;
     drop(starting);
@@ -102,7 +101,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     if let Some(seconds) = args.headspace {
-        return headspace::measure(args, seconds, loader, interrupt, &given);
+        return headspace::measure(args, seconds, loader, interrupt);
     }
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
     if let (false, Some(path)) = (args.quiet, &args.resume) {
@@ -112,7 +111,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let mut saving = Saving::begin(args, &loader);
     let delivered = match deliver(&mut loader, args, &mut saving, interrupt, digest.as_mut()) {
         Ok(delivered) => delivered,
-        Err(error) => Delivered::Failed(given.explain(error)),
+        Err(error) => Delivered::Failed(explained(error)),
     };
     drop(live);
     let (mut report, state, plan) = finish(loader, digest.as_ref());

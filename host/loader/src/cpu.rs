@@ -180,11 +180,11 @@ impl RowPreparer {
         prefetch(Half::First);
         if images.is_as_prepared() {
             prefetch(Half::Second);
-            let record = prepare(row).map_err(LoaderError::Unavailable)?;
+            let record = prepare(row).map_err(LoaderError::of_sample)?;
             change(record, row)?;
             return Ok(record);
         }
-        let record = prepare(pixels).map_err(LoaderError::Unavailable)?;
+        let record = prepare(pixels).map_err(LoaderError::of_sample)?;
         prefetch(Half::Second);
         change(record, pixels)?;
         if record.is_some_and(|record| record.has_row()) {

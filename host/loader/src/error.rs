@@ -5,6 +5,7 @@ use crate::field_error::FieldError;
 use crate::plan::PlanError;
 use crate::state::StateError;
 use ddlp_dataset::Unavailable;
+use ddlp_pixels::CorruptReason;
 use std::error::Error;
 use std::fmt;
 use std::io::ErrorKind;
@@ -58,7 +59,7 @@ pub enum LoaderError {
     },
     /// A sample is corrupt, and the policy is `fail`.
     #[error(
-        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; `policy=\"skip\"` \
+        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {problem}; `policy=\"skip\"` \
          leaves corrupt samples out, `policy=\"replace\"` replaces each by the next intact one"
     )]
     CorruptSample {
@@ -70,12 +71,14 @@ pub enum LoaderError {
         location: String,
         /// Epoch.
         epoch: u32,
-        /// Why.
-        reason: String,
+        /// Why, as a code.
+        reason: CorruptReason,
+        /// Why, in words.
+        problem: String,
     },
     /// No neighbour can replace a corrupt sample, and the policy is `replace`.
     #[error(
-        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} \
+        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {problem}; none of the {tried} \
          samples after it can replace it, and `policy=\"replace\"` tries no more. If this many are damaged, pack the \
          dataset again (`ddlp pack` says what is wrong with each), or leave them out: `policy=\"skip\"` with a higher \
          `max_corrupt`"
@@ -89,11 +92,15 @@ pub enum LoaderError {
         location: String,
         /// Epoch.
         epoch: u32,
-        /// Why.
-        reason: String,
+        /// Why, in words.
+        problem: String,
         /// Number of neighbours that were tried.
         tried: u64,
     },
+    /// An operation cannot be applied to an image of this sample's size ([`Unavailable::Misfit`]). The image is intact,
+    /// so no corrupt-sample policy applies.
+    #[error(transparent)]
+    Misfit(Unavailable),
     /// More samples of an epoch were skipped or replaced than [`MaxCorrupt`](crate::MaxCorrupt) allows.
     #[error(
         "{corrupt} of {samples} samples of this epoch were corrupt so far, and {limit} are allowed; the first are \
@@ -160,7 +167,8 @@ pub enum LoaderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LoaderErrorKind {
-    /// The options, the plan or the state do not fit each other, the dataset or this machine: change them.
+    /// The options, the plan or the state do not fit each other, the dataset or this machine: change them. Among them is
+    /// a pipeline that cannot take an image of the dataset.
     Configuration,
     /// The dataset cannot be opened or read, or is no longer the one that was opened.
     Unavailable,
@@ -189,6 +197,7 @@ impl LoaderError {
             | Self::State(_)
             | Self::Metrics { .. }
             | Self::Fields(_)
+            | Self::Misfit(_)
             | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
             Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } => LoaderErrorKind::Unavailable,
@@ -200,6 +209,14 @@ impl LoaderError {
             Self::Delivery(_) => LoaderErrorKind::Delivery,
             Self::System { source, .. } if source.kind() == ErrorKind::OutOfMemory => LoaderErrorKind::Memory,
             Self::System { .. } => LoaderErrorKind::System,
+        }
+    }
+
+    /// Returns the error for a sample that cannot be prepared, to which no policy applies.
+    pub(crate) fn of_sample(error: Unavailable) -> Self {
+        match error {
+            Unavailable::Misfit { .. } => Self::Misfit(error),
+            _ => Self::Unavailable(error),
         }
     }
 

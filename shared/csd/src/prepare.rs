@@ -2,7 +2,8 @@
 //!
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
-//! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails.
+//! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails. Nor does it
+//! apply to an image whose size an operation cannot take: the image is intact.
 //!
 //! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). If
 //! anything goes wrong with a fetched sample, the preparer reads and prepares the sample again.
@@ -98,8 +99,9 @@ impl SamplePreparer {
     /// ([`CorruptReason::DecoderPanic`]).
     ///
     /// # Errors
-    /// When, for some seconds, the dataset is unavailable or the system refuses memory. The policy does not apply then;
-    /// the caller records [`Outcome::Unavailable`] for the sample.
+    /// When, for some seconds, the dataset is unavailable or the system refuses memory, and when an operation cannot
+    /// take an image of the sample's size ([`Unavailable::Misfit`]; a drive leaves the sample to the host instead). The
+    /// policy does not apply then; the caller records [`Outcome::Unavailable`] for the sample.
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
@@ -157,9 +159,7 @@ impl SamplePreparer {
         let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure))? {
             Ok(Made { warned }) => return Ok(Some(record(own, Outcome::Prepared, warned))),
             Err(LastingFailure::Corrupt(reason)) => reason,
-            Err(LastingFailure::OtherDecoder(decoder)) => {
-                return Ok(Some(record(own, Outcome::OtherDecoder(decoder), false)));
-            }
+            Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
         };
         let outcome = match self.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
@@ -180,9 +180,7 @@ impl SamplePreparer {
                             return Ok(Some(record(index, Outcome::Failed(reason), false)));
                         }
                         Err(LastingFailure::Corrupt(_)) => {}
-                        Err(LastingFailure::OtherDecoder(decoder)) => {
-                            return Ok(Some(record(index, Outcome::OtherDecoder(decoder), false)));
-                        }
+                        Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(index, outcome, false))),
                     }
                 }
                 Outcome::Failed(reason)

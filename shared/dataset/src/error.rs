@@ -120,6 +120,19 @@ pub enum Unavailable {
         /// The refused allocation.
         problem: String,
     },
+    /// An operation of the pipeline cannot be applied to an image of this sample's size. The sample itself is intact.
+    #[error(
+        "sample {name} ({location}) does not suit the pipeline: {problem}. The image itself is not damaged, so the \
+         corrupt-sample policy does not apply"
+    )]
+    Misfit {
+        /// The sample.
+        name: String,
+        /// Its place.
+        location: Location,
+        /// The operation, the image's size, and what to do.
+        problem: String,
+    },
     /// A file or folder that existed when the dataset was opened no longer exists.
     #[error("{} is gone: it existed when the dataset was opened", .path.display())]
     Gone {

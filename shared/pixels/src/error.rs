@@ -22,7 +22,7 @@ pub enum CorruptReason {
     TooManyScans = 6,
     /// Preparing takes more memory than [`Limits::memory_bytes`](crate::Limits::memory_bytes).
     TooMuchMemory = 7,
-    /// The file is well formed, but of a kind that this crate does not decode or that the pipeline cannot take.
+    /// The file is well formed, but of a kind that this crate does not decode.
     Unsupported = 8,
     /// A foreign decoder panicked.
     DecoderPanic = 9,
@@ -72,9 +72,7 @@ impl fmt::Display for CorruptReason {
             Self::TooManyPixels => "too many pixels",
             Self::TooManyScans => "too many scans",
             Self::TooMuchMemory => "too much memory",
-            Self::Unsupported => {
-                "unsupported: a kind of file that is not decoded, or an image too small for an operation"
-            }
+            Self::Unsupported => "unsupported: a kind of file that is not decoded",
             Self::DecoderPanic => "decoder panicked",
             Self::Checksum => "wrong checksum",
             Self::Io => "read failed",
@@ -136,7 +134,13 @@ pub enum PixelError {
         /// The refused allocation.
         message: String,
     },
-    /// The file is well formed, but of a kind that this crate does not decode or that the pipeline cannot take.
+    /// An operation of the pipeline cannot be applied to an image of this size. The image may be intact.
+    #[error("{message}")]
+    Misfit {
+        /// The operation, the image's size when the operation gets it, and what to do.
+        message: String,
+    },
+    /// The file is well formed, but of a kind that this crate does not decode.
     #[error("unsupported: {message}")]
     Unsupported {
         /// Name of the unsupported feature.
@@ -165,8 +169,9 @@ fn said_of(first: &[u8]) -> String {
 }
 
 impl PixelError {
-    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory;
-    /// to decide about an image, call [`is_of_the_image`](Self::is_of_the_image) first.
+    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory,
+    /// and [`Misfit`](Self::Misfit) that of an unsupported one; to decide about an image, call
+    /// [`is_of_the_image`](Self::is_of_the_image) first.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,
@@ -176,7 +181,7 @@ impl PixelError {
             Self::TooManyPixels { .. } => CorruptReason::TooManyPixels,
             Self::TooManyScans { .. } => CorruptReason::TooManyScans,
             Self::TooMuchMemory { .. } | Self::NoMemory { .. } => CorruptReason::TooMuchMemory,
-            Self::Unsupported { .. } => CorruptReason::Unsupported,
+            Self::Misfit { .. } | Self::Unsupported { .. } => CorruptReason::Unsupported,
             Self::Checksum { .. } => CorruptReason::Checksum,
             Self::DecoderPanic { .. } => CorruptReason::DecoderPanic,
         }
@@ -184,9 +189,9 @@ impl PixelError {
 }
 
 impl PixelError {
-    /// Returns whether the error concerns the image rather than the system.
+    /// Returns whether the error concerns the image rather than the system or the pipeline.
     pub fn is_of_the_image(&self) -> bool {
-        !matches!(self, Self::NoMemory { .. })
+        !matches!(self, Self::NoMemory { .. } | Self::Misfit { .. })
     }
 }
 

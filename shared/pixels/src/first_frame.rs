@@ -1,7 +1,10 @@
 //! The first frame of an animated WebP, as libwebp shows it: on a canvas of zeros, whatever the file says about
-//! blending and a background. Transparent pixels keep their colours.
+//! blending and a background. Transparent pixels keep their colours. `gif` has the first frame of a GIF.
+
+mod gif;
 
 use crate::error::PixelError;
+use crate::info::Format;
 use crate::orientation::{chunks_of, riff_chunks};
 
 /// Bit of an animation in the flags of a VP8X chunk.
@@ -12,7 +15,7 @@ const FRAME_HEADER_BYTES: usize = 16;
 /// The first frame of an animation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FirstFrame {
-    /// A WebP of this frame alone, without its transparency.
+    /// A file of this frame alone, without its transparency.
     pub still: Vec<u8>,
     /// Columns and rows of the frame.
     pub size: (u32, u32),
@@ -20,11 +23,21 @@ pub(crate) struct FirstFrame {
     pub at: (u32, u32),
     /// Columns and rows of the canvas.
     pub canvas: (u32, u32),
+    /// Colour of the canvas around the frame.
+    pub fill: [u8; 3],
 }
 
 impl FirstFrame {
-    /// Finds the first frame. Returns `None` for a file that is not animated.
-    pub fn of(file: &[u8]) -> Result<Option<Self>, PixelError> {
+    /// Finds the first frame of an animated WebP, or of a GIF. Returns `None` for a file whose decoder shows it alike.
+    pub fn of(file: &[u8], format: Format) -> Result<Option<Self>, PixelError> {
+        match format {
+            Format::WebP => Self::of_webp(file),
+            Format::Gif => Ok(gif::Gif::parse(file).and_then(|gif| gif.first_frame())),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_webp(file: &[u8]) -> Result<Option<Self>, PixelError> {
         let malformed = |message: &str| PixelError::Malformed { message: message.to_owned() };
         let Some((b"VP8X", header)) = riff_chunks(file).next() else { return Ok(None) };
         if header.len() < 10 || header[0] & ANIMATION == 0 {
@@ -50,17 +63,23 @@ impl FirstFrame {
         still.extend_from_slice(&(data.len() as u32).to_le_bytes());
         still.extend_from_slice(data);
         still.resize(20 + padded as usize, 0);
-        Ok(Some(Self { still, size, at, canvas }))
+        Ok(Some(Self { still, size, at, canvas, fill: [0; 3] }))
     }
 
-    /// Copies the frame's RGB pixels onto its canvas, which is all zeros.
+    /// Fills the canvas, and copies the frame's RGB pixels onto it.
     pub fn paint(&self, frame: &[u8], canvas: &mut [u8]) {
+        canvas.as_chunks_mut::<3>().0.fill(self.fill);
         let (row_bytes, stride) = (self.size.0 as usize * 3, self.canvas.0 as usize * 3);
         let rows = canvas.chunks_exact_mut(stride).skip(self.at.1 as usize);
         for (row, out) in frame.chunks_exact(row_bytes).zip(rows) {
             out[self.at.0 as usize * 3..][..row_bytes].copy_from_slice(row);
         }
     }
+}
+
+/// Returns columns and rows of a GIF's canvas, if its first frame is found.
+pub(crate) fn gif_canvas(file: &[u8]) -> Option<(u32, u32)> {
+    gif::Gif::parse(file).map(|gif| gif.canvas())
 }
 
 /// Returns whether the image of a WebP, or the first frame of an animation, is coded without loss.

@@ -10,7 +10,7 @@
 //! type, layout and shape. The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
-//! (other formats), `plan` (what is read of a sample), `form_image` (images of forms that implement [`FormDecoder`]),
+//! (other formats; `pnm` and `bmp` read what Pillow reads otherwise than the `image` crate), `plan` (what is read of a sample), `form_image` (images of forms that implement [`FormDecoder`]),
 //! `raw` (uncompressed pixels), `rows` (pixels in bands), `planar` (images of three planes), `interleave` (planes to
 //! RGB pixels), `mirror` (rows of pixels), [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready
 //! for samples), `steps` (which operations one pass does together), `passes` (which pixels each pass computes),
@@ -25,6 +25,7 @@
 
 mod ability;
 mod blend;
+mod bmp;
 mod chacha;
 mod color;
 mod compiled;
@@ -56,6 +57,7 @@ mod passes;
 mod pipeline;
 mod plan;
 mod planar;
+mod pnm;
 mod prefetch;
 mod preparer;
 mod range;

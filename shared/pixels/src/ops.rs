@@ -442,7 +442,7 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// [`PixelError::Unsupported`] if the operation cannot be applied to an image of this size.
+    /// [`PixelError::Misfit`] if the operation cannot be applied to an image of this size.
     pub fn effects(&self, size: (u32, u32), words: &mut impl Words) -> Result<Vec<Effect>, PixelError> {
         let mut listed = Listed::of(size);
         self.draw(size, words, &mut listed)?;

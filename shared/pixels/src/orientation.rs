@@ -12,13 +12,13 @@ const ORIENTATION: u16 = 0x0112;
 pub(crate) fn of(file: &[u8]) -> u8 {
     let tiff = match Format::of(file) {
         Ok(Format::Jpeg) => exif::tiff(file),
-        Ok(Format::Png) => png_chunks(file).find(|&(kind, _)| kind == b"eXIf").map(|(_, data)| data),
-        Ok(Format::WebP) => riff_chunks(file).find(|&(kind, _)| kind == b"EXIF").map(|(_, data)| data),
-        Ok(Format::Tiff) => Some(file),
+        Ok(Format::Png) => png_chunks(file).find(|&(kind, _)| kind == b"eXIf").map(|(_, data)| data.into()),
+        Ok(Format::WebP) => riff_chunks(file).find(|&(kind, _)| kind == b"EXIF").map(|(_, data)| data.into()),
+        Ok(Format::Tiff) => Some(file.into()),
         _ => None,
     };
     // Some writers put JPEG's prefix in front of it in other formats, too.
-    let tiff = tiff.map(|tiff| tiff.strip_prefix(b"Exif\0\0").unwrap_or(tiff));
+    let tiff = tiff.as_deref().map(|tiff| tiff.strip_prefix(b"Exif\0\0").unwrap_or(tiff));
     let found = tiff.and_then(|tiff| Tiff::parse(tiff)?.numbers(ORIENTATION).next());
     found.and_then(|value| u8::try_from(value).ok()).filter(|value| (1..=8).contains(value)).unwrap_or(1)
 }
@@ -26,6 +26,21 @@ pub(crate) fn of(file: &[u8]) -> u8 {
 /// Returns whether the first page of a TIFF is compressed as JPEG.
 pub(crate) fn is_jpeg_in_tiff(file: &[u8]) -> bool {
     Tiff::parse(file).is_some_and(|tiff| tiff.numbers(COMPRESSION).any(|value| matches!(value, 6 | 7)))
+}
+
+/// Returns a PNG whose image data end the file, if chunks are damaged or missing behind them. Pillow does not read these
+/// chunks.
+pub(crate) fn png_up_to_its_pixels(file: &[u8]) -> Option<Vec<u8>> {
+    let (mut at, mut end) = (8, None);
+    for (kind, data) in png_chunks(file) {
+        at += 12 + data.len();
+        match kind {
+            b"IDAT" => end = Some(at),
+            b"IEND" => break,
+            _ => {}
+        }
+    }
+    Some([file.get(..end?)?, b"\0\0\0\0IEND\xAE\x42\x60\x82"].concat())
 }
 
 /// Returns the chunks of a PNG, each with its kind and its data.

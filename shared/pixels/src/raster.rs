@@ -1,4 +1,5 @@
-//! Formats other than JPEG, by the `image` crate: decoded whole, then RGB of 8 bits.
+//! Formats other than JPEG, mostly by the `image` crate: decoded whole, then RGB of 8 bits. What Pillow reads otherwise
+//! than the crate is read by `pnm` and `bmp`, or changed before or behind the crate's decoder.
 //!
 //! Alpha is dropped without blending and gray is repeated, as Pillow's `convert("RGB")` does it. Values of 16 bits keep
 //! their upper 8 bits. Only the first page or frame is decoded. Limits hold before anything image-sized is allocated.
@@ -10,6 +11,7 @@ use image::codecs::{tiff::TiffDecoder, webp::WebPDecoder};
 use image::error::{ImageError, LimitErrorKind};
 use image::{ColorType, ImageDecoder};
 
+use crate::bmp::{self, RunLengths};
 use crate::error::PixelError;
 use crate::first_frame::{self, FirstFrame};
 use crate::info::{Format, ImageInfo};
@@ -17,6 +19,7 @@ use crate::large;
 use crate::limits::Limits;
 use crate::orientation;
 use crate::panics;
+use crate::pnm::Pnm;
 
 /// Decodes a whole image as RGB into `pixels`. `native` is scratch memory for the format's own pixels.
 pub(crate) fn decode(
@@ -26,17 +29,60 @@ pub(crate) fn decode(
     native: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
 ) -> Result<DecodedRaster, PixelError> {
-    if format == Format::WebP
-        && let Some(frame) = FirstFrame::of(file)?
-    {
-        return decode_frame(file, &frame, limits, native, pixels);
+    if let Some(frame) = FirstFrame::of(file, format)? {
+        return decode_frame(file, format, &frame, limits, native, pixels);
     }
-    panics::contained(|| with_decoder(file, format, limits, Decode { format, limits, native, pixels }))??
+    if let (Format::Pnm, Some(pnm)) = (format, Pnm::parse(file)?) {
+        let size = (pnm.width, pnm.height);
+        let turn = admit(limits, size, pnm.native_bytes())?;
+        pnm.decode(limits, pixels)?;
+        return Ok(DecodedRaster::new(size, turn));
+    }
+    if let (Format::Bmp, Some(image)) = (format, RunLengths::parse(file)) {
+        let size = (image.width, image.height);
+        let turn = admit(limits, size, u64::from(size.0) * u64::from(size.1))?;
+        image.decode(limits, native, pixels)?;
+        return Ok(DecodedRaster::new(size, turn));
+    }
+    let decoded = decode_by_crate(file, format, limits, native, pixels);
+    let (Format::Png, Err(PixelError::Truncated { .. } | PixelError::Malformed { .. })) = (format, &decoded) else {
+        return decoded;
+    };
+    let whole = orientation::png_up_to_its_pixels(file);
+    whole.and_then(|file| decode_by_crate(&file, format, limits, native, pixels).ok()).map_or(decoded, Ok)
+}
+
+fn decode_by_crate(
+    file: &[u8],
+    format: Format,
+    limits: Limits,
+    native: &mut Vec<u8>,
+    pixels: &mut Vec<u8>,
+) -> Result<DecodedRaster, PixelError> {
+    let job = Decode { format, limits, native, pixels: &mut *pixels };
+    let decoded = panics::contained(|| with_decoder(file, format, limits, job))???;
+    if format == Format::Bmp {
+        bmp::cut_off_levels(file, pixels);
+    }
+    Ok(decoded)
+}
+
+/// Checks an image's size and its decoder's memory, beside that of the RGB pixels, and waits for its turn.
+fn admit(limits: Limits, (width, height): (u32, u32), own_bytes: u64) -> Result<Option<large::Turn>, PixelError> {
+    let count = u64::from(width) * u64::from(height);
+    limits.check_pixels(width, height)?;
+    let all_bytes = own_bytes.saturating_add(count * 3);
+    limits.check_memory(all_bytes)?;
+    if count == 0 {
+        return Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") });
+    }
+    Ok(large::turn(all_bytes))
 }
 
 /// Decodes the first frame of an animation onto its canvas.
 fn decode_frame(
     file: &[u8],
+    format: Format,
     frame: &FirstFrame,
     limits: Limits,
     native: &mut Vec<u8>,
@@ -44,9 +90,11 @@ fn decode_frame(
 ) -> Result<DecodedRaster, PixelError> {
     let (width, height) = frame.canvas;
     limits.check_pixels(width, height)?;
-    // What follows the first frame has to be an animation, too.
-    info(file, Format::WebP, limits)?;
-    let decoded = decode(&frame.still, Format::WebP, limits, native, pixels)?;
+    if format == Format::WebP {
+        // What follows the first frame has to be an animation, too.
+        info(file, format, limits)?;
+    }
+    let decoded = decode(&frame.still, format, limits, native, pixels)?;
     if (decoded.width, decoded.height) != frame.size {
         return Err(PixelError::Malformed { message: "the first frame has another size than its image".into() });
     }
@@ -60,8 +108,18 @@ fn decode_frame(
 
 /// Reads the header.
 pub(crate) fn info(file: &[u8], format: Format, limits: Limits) -> Result<ImageInfo, PixelError> {
+    if let (Format::Pnm, Some(pnm)) = (format, Pnm::parse(file)?) {
+        return Ok(pnm.info());
+    }
+    if let (Format::Bmp, Some(image)) = (format, RunLengths::parse(file)) {
+        return Ok(image.info());
+    }
     let is_lossless = format != Format::WebP || first_frame::is_lossless(file);
-    panics::contained(|| with_decoder(file, format, limits, Describe { format, is_lossless }))?
+    let mut info = panics::contained(|| with_decoder(file, format, limits, Describe { format, is_lossless }))??;
+    if let (Format::Gif, Some(canvas)) = (format, first_frame::gif_canvas(file)) {
+        (info.width, info.height) = canvas;
+    }
+    Ok(info)
 }
 
 /// Work on a decoder whose type depends on the format.
@@ -77,7 +135,7 @@ fn with_decoder<J: Job>(file: &[u8], format: Format, limits: Limits, job: J) -> 
     let output = match format {
         Format::Png => job.run(PngDecoder::with_limits(reader, within).map_err(error)?),
         Format::WebP => job.run(WebPDecoder::new(reader).map_err(error)?),
-        Format::Bmp => job.run(BmpDecoder::new(reader).map_err(error)?),
+        Format::Bmp => job.run(BmpDecoder::new(Cursor::new(bmp::with_known_header(file))).map_err(error)?),
         Format::Gif => job.run(GifDecoder::new(reader).map_err(error)?),
         Format::Pnm => job.run(PnmDecoder::new(reader).map_err(error)?),
         // The TIFF decoder has a JPEG decoder of its own, which does not give the same bits on every machine.
@@ -121,6 +179,12 @@ pub(crate) struct DecodedRaster {
     _turn: Option<large::Turn>,
 }
 
+impl DecodedRaster {
+    fn new((width, height): (u32, u32), turn: Option<large::Turn>) -> Self {
+        Self { width, height, _turn: turn }
+    }
+}
+
 struct Decode<'a> {
     format: Format,
     limits: Limits,
@@ -138,15 +202,10 @@ impl Job for Decode<'_> {
         let count = u64::from(width) * u64::from(height);
         // A TIFF's decoder has a buffer of its own, which is up to 4/3 as large: four inks become three colours in it.
         let own_bytes = if self.format == Format::Tiff { native_bytes.saturating_mul(4) / 3 } else { 0 };
-        let all_bytes = native_bytes.saturating_add(count * 3).saturating_add(own_bytes);
-        let allowed = self.limits.check_pixels(width, height).and_then(|()| self.limits.check_memory(all_bytes));
-        if let Err(error) = allowed {
-            return Ok(Err(error));
-        }
-        if count == 0 {
-            return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
-        }
-        let turn = large::turn(all_bytes);
+        let turn = match admit(self.limits, (width, height), native_bytes.saturating_add(own_bytes)) {
+            Ok(turn) => turn,
+            Err(error) => return Ok(Err(error)),
+        };
         decoder.set_limits(image_limits(self.limits))?;
         // A decoder may leave out pixels: set them to zero, so that none of the last image remain.
         self.native.clear();
@@ -155,7 +214,7 @@ impl Job for Decode<'_> {
             return Ok(Err(error));
         }
         decoder.read_image(self.native)?;
-        Ok(rgb_from(color, self.native, self.pixels).map(|()| DecodedRaster { width, height, _turn: turn }))
+        Ok(rgb_from(color, self.native, self.pixels).map(|()| DecodedRaster::new((width, height), turn)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ddlp run --headspace`: what training would gain if loading were free.
 
 use super::args::RunArgs;
-use super::failure::Given;
+use super::failure::explained;
 use super::{pretend_to_train, products};
 use crate::interrupt::Interrupt;
 use crate::wrong::wrong;
@@ -23,13 +23,7 @@ pub fn check(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 /// Measures for about this many seconds, and prints the result.
-pub fn measure(
-    args: &RunArgs,
-    seconds: f64,
-    mut loader: Loader,
-    interrupt: &Interrupt,
-    given: &Given,
-) -> anyhow::Result<Ending> {
+pub fn measure(args: &RunArgs, seconds: f64, mut loader: Loader, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if !args.quiet {
         eprintln!("measuring for about {}, alternately with and without loading", text::seconds(seconds));
     }
@@ -40,7 +34,7 @@ pub fn measure(
     };
     let measured = loader.headspace(Duration::from_secs_f64(seconds), train, |_| !interrupt.requested());
     drop(loader);
-    let Some(headspace) = measured.map_err(|error| given.explain(error))? else {
+    let Some(headspace) = measured.map_err(explained)? else {
         if !args.quiet {
             eprintln!("stopped by {}", interrupt.what());
         }

@@ -190,10 +190,13 @@ fn a_bad_sample_and_an_impossible_pipeline_give_different_errors() {
     fs::write(folder.join("one/a/tall.jpg"), tall).unwrap();
     succeed(folder, "pack one raw.ddlp --format raw --quiet");
     for source in ["one", "raw.ddlp"] {
-        let message = fail(folder, &format!("run {source} --pipeline cifar-train --drive none --quiet"));
-        let expected = "the pipeline cannot prepare it: unsupported: a crop of 32 does not fit into 1x500 pixels";
-        assert!(message.contains(expected) && message.contains("--policy skip"), "{message}");
-        assert!(!message.contains("finds all corrupt samples"), "{message}");
+        for policy in ["fail", "skip", "replace"] {
+            let line = format!("run {source} --pipeline cifar-train --policy {policy} --drive none --quiet");
+            let message = fail(folder, &line);
+            let expected = "a crop of 32x32 does not fit into an image of 1x500 pixels with a border of 4: set";
+            assert!(message.contains("tall.jpg") && message.contains(expected), "{message}");
+            assert!(!message.contains("corrupt samples"), "{message}");
+        }
     }
     fs::write(folder.join("one/a/tall.jpg"), packs::twelve_bit()).unwrap();
     let message = fail(folder, "run one --drive none --quiet");

@@ -11,7 +11,8 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
-use ddlp_pixels::{CorruptReason, LABEL, SIZE};
+use ddlp_dataset::{Drawn, SampleError, SampleReader, StoredAt};
+use ddlp_pixels::{CompiledPipeline, CorruptReason, LABEL, Preparer, SIZE};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -177,13 +178,32 @@ impl Engine {
     fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
         let RunTask { dataset, max_corrupt, .. } = &self.task;
         let (sample_id, epoch, index) = (record.sample_id, id.epoch, prepare::stored_at(&**dataset, record.sample_id));
-        let (sample, location, reason) = (dataset.name(index), dataset.location(index).to_string(), reason.to_string());
+        let (sample, location) = (dataset.name(index), dataset.location(index).to_string());
+        let problem = self.problem(id, sample_id, reason);
         match self.task.policy() {
             CorruptPolicy::Replace => {
                 let tried = prepare::neighbours(&**dataset, *max_corrupt);
-                LoaderError::NoReplacement { sample, sample_id, location, epoch, reason, tried }
+                LoaderError::NoReplacement { sample, sample_id, location, epoch, problem, tried }
             }
-            _ => LoaderError::CorruptSample { sample, sample_id, location, epoch, reason },
+            _ => LoaderError::CorruptSample { sample, sample_id, location, epoch, reason, problem },
+        }
+    }
+
+    /// Returns why a sample cannot be used, in words. A record has only the code of the reason, so the sample is prepared
+    /// once more, in the same way.
+    fn problem(&self, id: BatchId, sample_id: u64, reason: CorruptReason) -> String {
+        let (dataset, program) = (&*self.task.dataset, &self.task.bucket(id).program);
+        let prepare = || {
+            let pipeline = CompiledPipeline::of(&program.pipeline).ok()?;
+            let mut row = vec![0; pipeline.output().bytes()];
+            let sample = StoredAt { dataset, index: prepare::stored_at(dataset, sample_id) };
+            let drawn = Drawn { pipeline: &pipeline, draw: self.task.epoch_context(id.epoch).draw(sample_id) };
+            SampleReader::default().prepare(sample, &mut Preparer::new(program.limits), drawn, &mut row).err()
+        };
+        // A decoder that panicked at this sample does so again.
+        match catch_unwind(AssertUnwindSafe(prepare)) {
+            Ok(Some(SampleError::Pixels(error))) if error.reason() == reason => error.to_string(),
+            _ => reason.to_string(),
         }
     }
 

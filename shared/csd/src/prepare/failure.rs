@@ -1,6 +1,7 @@
 //! Why an attempt at a sample failed: what the policy decides about, and what it does not.
 
 use crate::abilities::AgreedDecoders;
+use crate::slot::Outcome;
 use ddlp_dataset::{Dataset, ReadError, SampleError, Unavailable};
 use ddlp_pixels::{AbilityNumber, CorruptReason, PixelError};
 
@@ -15,8 +16,8 @@ pub(super) enum Failure {
 #[derive(Clone, Copy)]
 pub(super) enum LastingFailure {
     Corrupt(CorruptReason),
-    /// Only the host can tell: see [`Outcome::OtherDecoder`](crate::slot::Outcome::OtherDecoder).
-    OtherDecoder(Option<AbilityNumber>),
+    /// Only the host can judge the sample. The drive reports this outcome, on which the host prepares the batch.
+    LeftToHost(Outcome),
 }
 
 impl From<Unavailable> for Failure {
@@ -33,19 +34,24 @@ impl Failure {
     /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
     #[cold]
     pub(super) fn of(error: SampleError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
-        let other = |decoder| Self::Lasting(LastingFailure::OtherDecoder(decoder));
-        // The bytes may look like another format's because the file was replaced.
-        let other_of_bytes = |decoder| match dataset.check_damage() {
+        let left_to_host = |outcome| Self::Lasting(LastingFailure::LeftToHost(outcome));
+        let other = Outcome::OtherDecoder;
+        // The bytes may have another format or size because the file was replaced.
+        let of_bytes = |outcome| match dataset.check_damage() {
             Err(unavailable) => unavailable.into(),
-            Ok(()) => other(decoder),
+            Ok(()) => left_to_host(outcome),
         };
         match (error, agreed) {
-            (SampleError::OtherDecoder(decoder), _) => other_of_bytes(Some(decoder.ability())),
+            (SampleError::OtherDecoder(decoder), _) => of_bytes(other(Some(decoder.ability()))),
             (SampleError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
-                other(Some(AbilityNumber::of_form(form)))
+                left_to_host(other(Some(AbilityNumber::of_form(form))))
             }
             (SampleError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
-                other_of_bytes(None)
+                of_bytes(other(None))
+            }
+            // The host's error names both sizes.
+            (SampleError::Pixels(error @ PixelError::Misfit { .. }), Some(_)) => {
+                of_bytes(Outcome::Failed(error.reason()))
             }
             (SampleError::Read(error), _) => Self::of_reading(error),
             (SampleError::Pixels(error), _) => Self::of_decoding(error, dataset, index),
@@ -70,6 +76,10 @@ impl Failure {
             PixelError::NoMemory { message: problem } => {
                 let (name, location) = (dataset.name(index), dataset.location(index));
                 Unavailable::NoMemory { name, location, problem }.into()
+            }
+            PixelError::Misfit { message: problem } => {
+                let (name, location) = (dataset.name(index), dataset.location(index));
+                Unavailable::Misfit { name, location, problem }.into()
             }
             error => Self::corrupt(error.reason()),
         }

@@ -89,9 +89,11 @@ fn bordered_crop() -> Pipeline {
 fn orienting() -> Ability {
     let mut digest = Digest::of(AbilityNumber::ORIENTATION);
     let exif = exif::app1_of_orientation(6);
-    let length = (exif.len() as u16 + 2).to_be_bytes();
-    let turned = [&JPEG[..2], &[0xFF, 0xE1], &length, &exif, &JPEG[2..]].concat();
-    let found: Vec<u8> = IMAGES.into_iter().chain([&turned[..]]).map(orientation::of).collect();
+    let segment = |exif: &[u8]| [&[0xFF, 0xE1], &(exif.len() as u16 + 2).to_be_bytes()[..], exif].concat();
+    let turned = [&JPEG[..2], &segment(&exif), &JPEG[2..]].concat();
+    // The first EXIF segment is empty.
+    let late = [&JPEG[..2], &segment(&exif[..6]), &segment(&exif), &JPEG[2..]].concat();
+    let found: Vec<u8> = IMAGES.into_iter().chain([&turned[..], &late]).map(orientation::of).collect();
     digest.hasher.update(&found);
     let [_, val, _] = recipes();
     let upright = Pipeline { exif_orientation: true, ..val };

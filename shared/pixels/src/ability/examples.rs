@@ -27,6 +27,15 @@ const BMP: &[u8] = include_bytes!("images/rgb.bmp");
 const GIF: &[u8] = include_bytes!("images/palette.gif");
 const PNM: &[u8] = include_bytes!("images/rgb.ppm");
 
+/// Built-in images that earlier versions decoded to other pixels, or not at all.
+const PNG_WITHOUT_END: &[u8] = include_bytes!("images/no-end.png");
+const BMP_OF_16_BITS: &[u8] = include_bytes!("images/555.bmp");
+const BMP_OF_OS2: &[u8] = include_bytes!("images/os2.bmp");
+const BMP_OF_RUNS: &[u8] = include_bytes!("images/rle8-skips.bmp");
+const GIF_FRAME: &[u8] = include_bytes!("images/frame.gif");
+const PNM_MAXIMUM: &[u8] = include_bytes!("images/maximum.ppm");
+const PNM_WIDE: &[u8] = include_bytes!("images/wide.ppm");
+
 /// Image that is also decoded from checkpoints and by a row index. It has several rows of MCUs and no restart markers,
 /// so that the decoder reads two rows at once.
 pub(super) const JPEG: &[u8] = IMAGES[0];
@@ -43,11 +52,12 @@ const GROUPS: RawRows = RawRows { group_rows: 16 };
 
 /// Returns the files with which a format's decoder is tested.
 pub(super) fn files(format: Format) -> Vec<&'static [u8]> {
+    let images = IMAGES.into_iter().chain([PNG_WITHOUT_END]);
     match format {
-        Format::Bmp => vec![BMP],
-        Format::Gif => vec![GIF],
-        Format::Pnm => vec![PNM],
-        _ => IMAGES.into_iter().filter(|file| Format::of(file).is_ok_and(|found| found == format)).collect(),
+        Format::Bmp => vec![BMP, BMP_OF_16_BITS, BMP_OF_OS2, BMP_OF_RUNS],
+        Format::Gif => vec![GIF, GIF_FRAME],
+        Format::Pnm => vec![PNM, PNM_MAXIMUM, PNM_WIDE],
+        _ => images.filter(|file| Format::of(file).is_ok_and(|found| found == format)).collect(),
     }
 }
 

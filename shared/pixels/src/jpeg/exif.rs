@@ -1,6 +1,11 @@
 //! The markers in front of a JPEG's image data: EXIF orientation and the kind of frame. The parser accepts any bytes:
 //! what it does not understand means "upright" and "not lossless".
 
+use std::borrow::Cow;
+
+/// First bytes of an EXIF segment.
+const PREFIX: &[u8] = b"Exif\0\0";
+
 /// The marker segments in front of the image data, each with its code and its payload.
 struct Segments<'a> {
     rest: &'a [u8],
@@ -47,9 +52,11 @@ pub fn is_lossless(file: &[u8]) -> bool {
     segments(file).any(|(code, _)| matches!(code, 0xC3 | 0xC7 | 0xCB | 0xCF))
 }
 
-/// Returns the payload of the first EXIF segment, a TIFF.
-pub fn tiff(file: &[u8]) -> Option<&[u8]> {
-    segments(file).filter(|&(code, _)| code == 0xE1).find_map(|(_, payload)| payload.strip_prefix(b"Exif\0\0"))
+/// Returns the EXIF data, a TIFF. Several EXIF segments continue each other, as in Pillow.
+pub fn tiff(file: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut parts = segments(file).filter(|&(code, _)| code == 0xE1).filter_map(|(_, app1)| app1.strip_prefix(PREFIX));
+    let first = parts.next()?;
+    Some(parts.fold(Cow::Borrowed(first), |tiff, part| Cow::Owned([&tiff, part].concat())))
 }
 
 /// Returns an APP1 payload that holds only the orientation.
@@ -77,6 +84,33 @@ mod tests {
     fn every_orientation_is_read() {
         for value in 1..=8 {
             assert_eq!(orientation(&file(&app1_of_orientation(value))), value);
+        }
+    }
+
+    /// Pillow 13 gives the same orientations.
+    #[test]
+    fn several_segments_continue_each_other() {
+        let segment = |payload: &[u8]| {
+            let length = (payload.len() as u16 + 2).to_be_bytes();
+            [&[0xFF, 0xE1][..], &length, payload].concat()
+        };
+        let (whole, upright) = (app1_of_orientation(6), app1_of_orientation(1));
+        let file = |parts: &[&[u8]]| {
+            let parts: Vec<u8> = parts.iter().flat_map(|part| segment(part)).collect();
+            [&[0xFF, 0xD8][..], &parts, &[0xFF, 0xDA]].concat()
+        };
+        let (begun, rest) = whole.split_at(15);
+        let rest = [PREFIX, rest].concat();
+        for (parts, expected) in [
+            (&[PREFIX, &whole][..], 6),
+            (&[PREFIX, PREFIX, &whole], 6),
+            (&[b"http://ns.adobe.com/xap/1.0/\0", &whole], 6),
+            (&[begun, &rest], 6),
+            (&[begun, b"XMP", &rest], 6),
+            (&[&upright, &whole], 1),
+            (&[&whole, &upright], 6),
+        ] {
+            assert_eq!(orientation(&file(parts)), expected, "{parts:02x?}");
         }
     }
 

@@ -68,7 +68,7 @@ impl Operate for GaussianBlur {
     }
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        self.check_size(size).map_err(|message| PixelError::Unsupported { message })?;
+        self.check_size(size).map_err(|message| PixelError::Misfit { message })?;
         let [low, high] = self.sigma;
         effects.add(Blur { radius: self.kernel_size / 2, sigma: low + (high - low) * words.uniform() });
         Ok(())
@@ -81,7 +81,10 @@ impl GaussianBlur {
         if width.min(height) > kernel / 2 {
             return Ok(());
         }
-        Err(format!("an image of {width}x{height} pixels is too small to be blurred by {kernel} pixels"))
+        Err(format!(
+            "an image of {width}x{height} pixels is too small to be blurred by {kernel} pixels: choose a smaller \
+             `kernel_size`, or resize the image first"
+        ))
     }
 }
 

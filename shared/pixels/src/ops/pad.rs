@@ -51,8 +51,9 @@ impl Operate for Pad {
 
     fn draw(&self, size: (u32, u32), _words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let Some(window) = self.window(size) else {
-            let message = format!("an image of {}x{} pixels is too large for a border", size.0, size.1);
-            return Err(PixelError::Unsupported { message });
+            let message =
+                format!("an image of {}x{} pixels is too large for a border: resize it first", size.0, size.1);
+            return Err(PixelError::Misfit { message });
         };
         effects.add(Piece { border: self.padding_mode.border(self.fill), ..Piece::cut(window) });
         Ok(())

@@ -84,12 +84,16 @@ impl RandomCrop {
         let Self { size, padding, .. } = self;
         let of_pair = |one: u32, other: u32| if one == other { one.to_string() } else { format!("{one} and {other}") };
         let Padding([left, top, right, bottom]) = *padding;
-        let border = padding.width().map_or_else(
-            || format!("{} across and {} down", of_pair(left, right), of_pair(top, bottom)),
-            |width| width.to_string(),
-        );
-        let crop = size.side().map_or_else(|| format!("{}x{}", size.width, size.height), |side| side.to_string());
-        format!("a crop of {crop} does not fit into {width}x{height} pixels with a border of {border}")
+        let border = match padding.width() {
+            Some(0) => String::new(),
+            Some(width) => format!(" with a border of {width}"),
+            None => format!(" with a border of {} across and {} down", of_pair(left, right), of_pair(top, bottom)),
+        };
+        let (wide, high) = size.pair();
+        format!(
+            "a crop of {wide}x{high} does not fit into an image of {width}x{height} pixels{border}: set \
+             `pad_if_needed`, widen `padding`, or resize the image first"
+        )
     }
 }
 
@@ -122,7 +126,7 @@ impl Operate for RandomCrop {
     #[inline]
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let Some([(left, across), (top, down)]) = self.room(size) else {
-            return Err(PixelError::Unsupported { message: self.misfit(size) });
+            return Err(PixelError::Misfit { message: self.misfit(size) });
         };
         let (y, x) = if across == 0 && down == 0 { (0, 0) } else { (words.below(down + 1), words.below(across + 1)) };
         let Size { height, width } = self.size;

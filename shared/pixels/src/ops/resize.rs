@@ -121,7 +121,7 @@ impl Operate for Resize {
 
     #[inline]
     fn draw(&self, size: (u32, u32), _words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let target = self.target(size).map_err(|message| PixelError::Unsupported { message })?;
+        let target = self.target(size).map_err(|message| PixelError::Misfit { message })?;
         effects.add(Piece { resize: Some(target), interpolation: self.interpolation, ..Piece::default() });
         Ok(())
     }
@@ -146,7 +146,10 @@ impl Resize {
             None => (side, resized),
         };
         let Some(resized) = u32::try_from(resized).ok().filter(|&resized| resized <= i32::MAX as u32) else {
-            return Err(format!("{width}x{height} resized to a short side of {side} would be {resized} pixels long"));
+            return Err(format!(
+                "an image of {width}x{height} pixels, resized to a short side of {side}, would be {resized} pixels \
+                 long: set `max_size`, or give `size` both sides"
+            ));
         };
         Ok(if width <= height { (side, resized) } else { (resized, side) })
     }

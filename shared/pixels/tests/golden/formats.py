@@ -123,6 +123,71 @@ def others():
     Image.fromarray((x * 4000 + y * 13).astype(numpy.uint16)).save(FILES / "gray16.png")
 
 
+def bitmap(bits, data, compression=0, palette=b"", header=40, masks=b""):
+    """A BMP of W x H pixels."""
+    info = struct.pack("<IiiHHIIiiII", header, W, H, 1, bits, compression, len(data), 0, 0, len(palette) // 4, 0)
+    front = info + bytes(header - 40) + masks + palette
+    return b"BM" + struct.pack("<IHHI", 14 + len(front) + len(data), 0, 0, 14 + len(front)) + front + data
+
+
+def gif(size, at, indices, transparent=None):
+    """A GIF of W x H pixels with a frame that has another size, in uncompressed codes."""
+    control = b"" if transparent is None else b"!\xf9\x04\x01\0\0" + bytes([transparent, 0])
+    palette = bytes([10, 20, 30, 200, 100, 50, 0, 90, 180, 255, 250, 5])
+    front = b"GIF89a" + struct.pack("<HHBBB", W, H, 0x81, 2, 0) + palette + control
+    # Each code has 8 bits: 128 clears the table, before its codes become longer.
+    codes = b"".join(b"\x80" + bytes(indices[i:i + 100]) for i in range(0, len(indices), 100)) + b"\x81"
+    blocks = b"".join(bytes([len(codes[i:i + 255])]) + codes[i:i + 255] for i in range(0, len(codes), 255))
+    return front + b"," + struct.pack("<HHHHBB", *at, *size, 0, 7) + blocks + b"\0;"
+
+
+def segment(payload):
+    return b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload
+
+
+def uncommon():
+    """What Pillow reads otherwise than the crate `image`, or what the crate does not read."""
+    scaled = colors.astype(numpy.uint32)
+    size = b"%d %d\n" % (W, H)
+    text = " ".join(map(str, (scaled * 6 // 255).flatten())).encode()
+    indices = ((x * 5 + y * 3) % 4).astype(numpy.uint8)
+    palette = bytes([30, 20, 10, 0, 50, 100, 200, 0, 180, 90, 0, 0, 5, 250, 255, 0])
+    five = scaled * 31 // 255
+    wide = five[..., 0] << 10 | five[..., 1] << 5 | five[..., 2]
+    six = five[..., 0] << 11 | (scaled[..., 1] * 63 // 255) << 5 | five[..., 2]
+    padding = ((0, 0), (0, -W % 2))
+    rows = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices.tolist())
+    skips = b"".join(bytes([3, row[0], 0, 2, 5, 0, 0, 5]) + bytes(row[8:]) + b"\0\0\0" for row in indices.tolist())
+    halves = b"".join(bytes([13, 0x10 + row[0]]) + b"\0\0" for row in indices.tolist())
+    png, jpeg = io.BytesIO(), io.BytesIO()
+    image.save(png, "PNG")
+    image.save(jpeg, "JPEG", quality=95)
+    jpeg = jpeg.getvalue()
+    files = {
+        "maximum.pgm": b"P5\n" + size + b"100\n" + (scaled[..., 0] * 101 // 255).astype(numpy.uint8).tobytes(),
+        "maximum.ppm": b"P6 # six\n" + size + b"6\n" + (scaled * 6 // 255).astype(numpy.uint8).tobytes(),
+        "maximum-plain.ppm": b"P3\n" + size + b"6\n" + text,
+        "wide.ppm": b"P6\n" + size + b"65535\n" + (scaled * 256 + 200).astype(">u2").tobytes(),
+        "bits.pbm": b"P4\n" + size + numpy.packbits(indices > 1, axis=1).tobytes(),
+        "bits-plain.pbm": b"P1\n" + size + "\n".join("".join("01"[int(v > 1)] for v in row) for row in indices).encode(),
+        "555.bmp": bitmap(16, numpy.pad(wide, padding).astype("<u2").tobytes()),
+        "565.bmp": bitmap(16, numpy.pad(six, padding).astype("<u2").tobytes(), 3,
+                          masks=struct.pack("<III", 0xF800, 0x7E0, 0x1F)),
+        "os2.bmp": bitmap(8, numpy.pad(indices, ((0, 0), (0, -W % 4))).tobytes(), palette=palette, header=64),
+        "rle8-no-end.bmp": bitmap(8, rows[:-2], 1, palette),
+        "rle8-skips.bmp": bitmap(8, skips + b"\0\1", 1, palette),
+        "rle4-no-end.bmp": bitmap(4, halves, 2, palette, header=64),
+        "frame.gif": gif((5, 4), (3, 2), indices[:4, :5].flatten().tolist()),
+        "frame-transparent.gif": gif((5, 4), (3, 2), indices[:4, :5].flatten().tolist(), 3),
+        "frame-outside.gif": gif((W, H), (3, 2), indices.flatten().tolist()),
+        "no-end.png": png.getvalue()[:-12],
+        "cut-end.png": png.getvalue()[:-4],
+        "second-exif.jpg": jpeg[:2] + segment(b"Exif\0\0") + segment(exif.tobytes()) + jpeg[2:],
+    }
+    for name, data in files.items():
+        (FILES / name).write_bytes(data)
+
+
 def seen(picture):
     square = Image.new("RGB", (SQUARE, SQUARE))
     square.paste(picture.convert("RGB"), ((SQUARE - picture.width) // 2, (SQUARE - picture.height) // 2))
@@ -133,6 +198,7 @@ if __name__ == "__main__":
     FILES.mkdir(exist_ok=True)
     tiffs()
     others()
+    uncommon()
     lines = []
     for path in sorted(FILES.iterdir()):
         picture = Image.open(path)

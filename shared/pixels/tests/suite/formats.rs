@@ -58,14 +58,29 @@ fn other_formats_are_decoded_as_pillow_does_but_for_what_is_documented() {
             _ => assert_eq!((crc32(&as_stored), crc32(&upright)), (stored, turned), "{name}"),
         }
     }
-    assert!(files > 25);
+    assert!(files > 43);
     assert_eq!(seen(&file("turned.tif"), false), seen(&file("rgb.tif"), false));
+}
+
+#[test]
+fn a_png_may_end_behind_its_pixels_but_not_before() {
+    let whole = file("no-end.png");
+    let pixels = seen(&whole, false);
+    assert_eq!(seen(&[&whole, &b"\0\0\0\x09tEXtcut"[..]].concat(), false), pixels);
+    for length in whole.len() - 30..whole.len() {
+        let error = seen(&whole[..length], false).unwrap_err();
+        assert_eq!(error.reason(), CorruptReason::Truncated, "{length}");
+    }
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(seen(&damaged, false).is_err(), "the checksum of the pixels counts");
 }
 
 #[test]
 fn an_orientation_is_told() {
     let mut preparer = Preparer::new(Limits::default());
-    for name in ["turned.png", "turned.webp", "turned-lossy.webp", "turned.tif", "frame-turned.webp"] {
+    for name in ["turned.png", "turned.webp", "turned-lossy.webp", "turned.tif", "frame-turned.webp", "second-exif.jpg"]
+    {
         let file = file(name);
         assert_eq!(preparer.info(&file).unwrap().orientation, 6, "{name}");
         let decoded = preparer.decode(Source::Encoded(&file), None, &mut Vec::new()).unwrap();
@@ -93,7 +108,19 @@ fn a_file_tells_whether_it_is_lossless_and_how_many_bits_it_has() {
 fn a_cut_or_damaged_file_is_an_answer_and_needs_no_memory() {
     let little = Limits { pixels: 1 << 16, memory_bytes: 1 << 20, ..Limits::default() };
     let mut preparer = Preparer::new(little);
-    for name in ["lzw.tif", "planar.tif", "cmyk.tif", "group4.tif", "deflate.tif", "frame-lossy-blended.webp"] {
+    for name in [
+        "lzw.tif",
+        "planar.tif",
+        "cmyk.tif",
+        "group4.tif",
+        "deflate.tif",
+        "frame-lossy-blended.webp",
+        "frame.gif",
+        "rle8-skips.bmp",
+        "os2.bmp",
+        "maximum-plain.ppm",
+        "wide.ppm",
+    ] {
         let good = file(name);
         for at in 0..good.len() {
             let _ = preparer.inspect(&good[..at]);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomResizedCrop, Resize};
+use ddlp_pixels::ops::{CenterCrop, GaussianBlur, Operation, RandomCrop, RandomResizedCrop, Resize};
 use ddlp_pixels::{
     CorruptReason, Draw, Format, Limits, Pipeline, PixelError, Prepared, Preparer, Source, fuzz, synthetic,
 };
@@ -141,11 +141,25 @@ fn crops_that_reach_out_of_the_image_are_surrounded_by_zeros() {
 }
 
 #[test]
-fn a_crop_that_does_not_fit_is_the_samples_fault() {
+fn an_image_that_an_operation_cannot_take_is_no_fault_of_the_image() {
     let image = [1; 2 * 3 * 3];
-    let crop = pipeline([RandomCrop::to(3).into()]);
-    let error = prepare(Source::Planar { width: 2, height: 3, bytes: &image }, &crop, Draw::default()).unwrap_err();
-    assert_eq!(error.reason(), CorruptReason::Unsupported);
+    for (operation, expected) in [
+        (Operation::from(RandomCrop::to(3)), "a crop of 3x3 does not fit into an image of 2x3 pixels: set"),
+        (
+            RandomCrop::padded(9, 1).into(),
+            "a crop of 9x9 does not fit into an image of 2x3 pixels with a border of 1: set",
+        ),
+        (
+            GaussianBlur { kernel_size: 5, sigma: [1.0, 1.0] }.into(),
+            "an image of 2x3 pixels is too small to be blurred",
+        ),
+    ] {
+        let pipeline = pipeline([operation, CenterCrop::to(4).into()]);
+        let source = Source::Planar { width: 2, height: 3, bytes: &image };
+        let error = prepare(source, &pipeline, Draw::default()).unwrap_err();
+        assert!(matches!(error, PixelError::Misfit { .. }) && !error.is_of_the_image(), "{error:?}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
 }
 
 #[test]

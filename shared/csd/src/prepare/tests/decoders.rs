@@ -3,6 +3,7 @@
 use super::*;
 use ddlp_dataset::pack::StoredForm;
 use ddlp_dataset::{Decoder, Decoders};
+use ddlp_pixels::ops::RandomCrop;
 use ddlp_pixels::{AbilityNumber, Format};
 
 /// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
@@ -99,6 +100,24 @@ fn a_drive_leaves_to_the_host_what_it_cannot_judge() {
 fn a_drive_that_cannot_judge_a_neighbour_leaves_the_replacement_to_the_host() {
     let replaced = outcomes(CorruptPolicy::Replace, AgreedDecoders::ALL);
     assert_eq!(replaced[2], FORM_9, "sample 2 is corrupt, and sample 3 would replace it");
+}
+
+#[test]
+fn an_image_that_is_too_small_for_an_operation_is_an_error_of_the_run_on_the_host_and_left_to_it_by_a_drive() {
+    let pipeline = Pipeline::of([RandomCrop::to(4096).into()]);
+    let context = EpochContext { seed: 1, epoch: 2 };
+    for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
+        let program = Program { pipeline: pipeline.clone(), ..program(policy) };
+        let mut row = vec![0; program.pipeline.output().bytes()];
+        for id in [0, 1] {
+            let mut prepare = |mut preparer: SamplePreparer| preparer.prepare(&Mixed::default(), context, id, &mut row);
+            let refused = prepare(SamplePreparer::new(&program));
+            let Err(Unavailable::Misfit { name, problem, .. }) = refused else { panic!("{policy:?}: {refused:?}") };
+            assert!(name == id.to_string() && problem.contains("a crop of 4096x4096 does not fit into"), "{problem}");
+            let left = prepare(SamplePreparer::new(&program).for_drive(AgreedDecoders::ALL)).unwrap();
+            assert_eq!(left.outcome, Outcome::Failed(CorruptReason::Unsupported), "{policy:?}");
+        }
+    }
 }
 
 #[test]
