@@ -1,6 +1,6 @@
 //! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
 
-use super::association::{Association, ConnectedHost};
+use super::association::Association;
 use super::features::{Features, keep_alive_rounded};
 use super::profile::{
     ASSOCIATIONS_MAX, ControllerKind, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, QUEUES_MAX,
@@ -8,6 +8,7 @@ use super::profile::{
 use super::property::Properties;
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, ConnId, ConnectRefusal, Payload, Subsystem, SubsystemOutput};
+use crate::host::ConnectedHost;
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
@@ -15,6 +16,7 @@ use ddlp_nvme::text::{DISCOVERY_NQN, NQN_FIELD_BYTES, nqn_bytes};
 use ddlp_nvme::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes of Connect's data.
@@ -105,7 +107,7 @@ impl Subsystem {
         if !(QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&entries) {
             return Err(in_command(offset_of!(ConnectCommand, sq_size_z)));
         }
-        let host = ConnectedHost { nqn: host_nqn.to_owned(), id: data.host_id };
+        let host = Arc::new(ConnectedHost { nqn: host_nqn.to_owned(), id: data.host_id });
         let controller_id = match command.queue_id.get() {
             0 => self.new_association((conn, kind), command, data, host, now)?,
             // A discovery controller has only its admin queue.
@@ -127,7 +129,7 @@ impl Subsystem {
         (conn, kind): (ConnId, ControllerKind),
         command: &ConnectCommand,
         data: &ConnectData,
-        host: ConnectedHost,
+        host: Arc<ConnectedHost>,
         now: Instant,
     ) -> Result<u16, Refusal> {
         if data.controller_id.get() != CONTROLLER_ANY {

@@ -2,6 +2,7 @@
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images, read};
+use ddlp_csd::{BLOCK_BYTES, RESULTS_NSID};
 use ddlp_device::controller::{
     ASSOCIATIONS_MAX, ConnId, ConnectRefusal, ENABLE_TIME, GIVES_WAY_MS, IO_QUEUES_MAX, QUEUES_MAX,
 };
@@ -74,6 +75,42 @@ fn a_slot_stays_with_its_host_until_the_host_is_gone() {
     let outputs = bench.subsystem.disconnected(admin_a);
     bench.take(outputs);
     start(&mut bench, queue_b, 6, 0);
+}
+
+#[test]
+fn no_host_reads_the_slots_of_another() {
+    let mut bench = Bench::new(&[]);
+    let slot_blocks = (1 << 20) / BLOCK_BYTES as u64;
+    let (admin_a, a) = bench.host(HOST_NQN, 1, 0);
+    let (_, b) = bench.host(HOST_NQN, 2, 0);
+    bench.load(admin_a, 0);
+    let (queue_a, queue_b) = (bench.io(a, HOST_NQN, 1, 1), bench.io(b, HOST_NQN, 2, 1));
+    let first = |blocks| read(RESULTS_NSID, 0, blocks);
+    let across = read(RESULTS_NSID, slot_blocks - 1, 2);
+    for entry in [first(1), across] {
+        assert_eq!(bench.status(queue_b, entry, &[]), Status::SUCCESS, "free slots");
+    }
+    let denied = Status::ACCESS_DENIED.do_not_retry();
+    let job = start(&mut bench, queue_a, 5, 1);
+    for is_done in [false, true] {
+        assert_eq!(bench.status(queue_b, across, &[]), denied, "it reaches into the slot, done: {is_done}");
+        assert_eq!(bench.status(queue_b, first(slot_blocks as u32), &[]), Status::SUCCESS, "the slot before");
+        assert_eq!(bench.status(queue_a, across, &[]), Status::SUCCESS, "its own");
+        if !is_done {
+            let outputs = bench.subsystem.job_event(JobEvent::Done { id: job, corrupt: 0 });
+            bench.take(outputs);
+        }
+    }
+    // The host comes back on another path, and its former association ends.
+    let (admin_again, again) = bench.host(HOST_NQN, 1, 0);
+    let outputs = bench.subsystem.disconnected(admin_a);
+    bench.take(outputs);
+    let queue_again = bench.io(again, HOST_NQN, 1, 1);
+    assert_eq!(bench.status(queue_again, across, &[]), Status::SUCCESS);
+    assert_eq!(bench.status(queue_b, across, &[]), denied);
+    let outputs = bench.subsystem.disconnected(admin_again);
+    bench.take(outputs);
+    assert_eq!(bench.status(queue_b, across, &[]), Status::SUCCESS, "free again: the slot reads as zeros");
 }
 
 #[test]
