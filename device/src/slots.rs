@@ -7,9 +7,9 @@
 //! A slot in memory is allocated at its first lease or shortly before, so that a run that uses few of many slots takes
 //! memory for only those. Until then the slot reads as zeros.
 //!
-//! A slot's bytes belong to the host for which it was leased last, and only that host can read them over the network; to
-//! all others the slot reads as zeros. A slot that is leased for another host is cleared first, so that the parts that
-//! its batch leaves unwritten hold nothing of the former host.
+//! A slot's bytes belong to the host for which it was leased last, and only that host can read them over the network;
+//! to all others the slot reads as zeros. A slot that is leased for another host is cleared first, so that the parts
+//! that its batch leaves unwritten hold nothing of the former host.
 //!
 //! Workers write to a slot through exactly one [`WriteLease`] at a time. Taking the lease invalidates the slot's
 //! header; publishing, the last step, makes it valid again. Readers (the network side, a loader that maps the same

@@ -10,9 +10,9 @@
 //! that it reads back from a slot, and the reader notices a change as a checksum mismatch. The backing keeps the mapped
 //! bytes in place, since it never shrinks a file.
 //!
-//! Over the network, a slot shows its bytes to one host. A reader holds the slot's owner locked while it copies bytes, and
-//! a lease for another host takes the owner away before it touches the bytes. So no reader that was let in sees what
-//! comes after.
+//! Over the network, a slot shows its bytes to one host. A reader holds the slot's owner locked while it copies bytes,
+//! and a lease for another host takes the owner away before it touches the bytes. So no reader that was let in sees
+//! what comes after.
 //!
 //! Slots in memory have no pages at first. A slot gets all its pages before its first lease, by `fallocate`, where too
 //! little memory is an error. If a worker wrote to a missing page, too little memory would be a fatal signal.
@@ -194,9 +194,9 @@ impl SlotMemory {
             } else {
                 (ZEROS.as_ptr(), bytes.min(ZEROS.len()))
             };
-            // SAFETY: the range was just limited to the slot or to the zeros. Only the kernel reads it, and no reference
-            // is made, so a worker or another process that writes there at the same time causes no data race in this
-            // program.
+            // SAFETY: the range was just limited to the slot or to the zeros. Only the kernel reads it, and no
+            // reference is made, so a worker or another process that writes there at the same time causes no data race
+            // in this program.
             let sent = unsafe { libc::send(socket.as_raw_fd(), from.cast(), bytes, flags) };
             Ok(Errno::result(sent)? as usize)
         })
