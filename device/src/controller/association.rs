@@ -54,6 +54,11 @@ impl Association {
         self.io_queues.values().copied().chain([self.admin]).collect()
     }
 
+    /// Returns the number of queues.
+    pub fn queues(&self) -> usize {
+        1 + self.io_queues.len()
+    }
+
     /// Returns why the association has to end, if it has to.
     pub fn ended(&self, now: Instant) -> Option<&'static str> {
         let silent = now.saturating_duration_since(self.heard);
