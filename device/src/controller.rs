@@ -19,6 +19,7 @@
 //! - Any command counts as a sign of life, not only Keep Alive.
 //! - A host that promises no sign of life (no keep alive time-out, or one of more than two minutes) is served until
 //!   another host needs its place ([`GIVES_WAY_MS`]).
+//! - When all places are taken, a host that holds fewer than another one gets a place of that one (`connect`).
 //! - There is no asymmetric namespace access (ANA): all paths end in this process and are equal, as Linux assumes
 //!   without ANA.
 
@@ -36,10 +37,11 @@ mod programs;
 mod property;
 mod queue_pair;
 
+use crate::host::ConnectedHost;
 use crate::identity::AgentIdentity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
-use association::{Association, ConnectedHost};
+use association::Association;
 pub use association::{ENABLE_TIME, GIVES_WAY_MS};
 use compute::Executes;
 use ddlp_csd::log::{Counters, DriveIdentity};
@@ -90,12 +92,12 @@ pub enum ConnectRefusal {
 }
 
 /// Namespace whose blocks a Read returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockNamespace {
     /// Namespace 1, the dataset.
     Dataset,
-    /// Namespace 2, the result slots.
-    Results,
+    /// Namespace 2, the result slots, as this host sees them: slots that are not its own read as zeros.
+    Results(Arc<ConnectedHost>),
 }
 
 /// Data that goes with a completion to the host.
@@ -197,7 +199,7 @@ pub struct Subsystem {
     reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
     executes: Executes,
-    programs: BTreeMap<ConnectedHost, ProgramTable>,
+    programs: BTreeMap<Arc<ConnectedHost>, ProgramTable>,
     errors: ErrorLog,
     usage: Usage,
     last_controller_id: u16,
@@ -411,7 +413,10 @@ impl Subsystem {
         }
         match command.nsid.get() {
             ddlp_csd::COMPUTE_NSID => self.execute(conn, queue, command, data),
-            _ => self.block(command),
+            _ => {
+                let host = association.host.clone();
+                self.block(host, command)
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! One Execute Program as the controller hands it to the workers.
 
+use crate::host::ConnectedHost;
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
@@ -29,6 +30,8 @@ pub struct Job {
     pub id: JobId,
     /// Program to run. A running job keeps its program when the host loads another one at the same index.
     pub program: Arc<LoadedProgram>,
+    /// Host that asked for the batch, and alone may read it.
+    pub host: Arc<ConnectedHost>,
     /// Samples to prepare, and the slot for them.
     pub request: BatchRequest,
     /// Layout of the batch in the slot.

@@ -2,7 +2,7 @@
 //!
 //! - [`controller`]: the NVMe subsystem, sans I/O. [`tcp`]: the network under it.
 //! - [`workers`]: the pool that decodes and augments. [`slots`]: memory for finished batches. [`job`]: one batch's
-//!   work, from the controller to the workers and back.
+//!   work, from the controller to the workers and back. [`host`]: who asked for it.
 //! - [`identity`]: the agent's identity, kept over restarts. [`agent`]: settings, sensors, and the agent's life.
 //!   `inherit`: descriptors from a parent process. [`replace`]: files that are written as a whole. [`doctor`]: whether
 //!   a board can serve, and how fast.
@@ -15,6 +15,7 @@
 pub mod agent;
 pub mod controller;
 pub mod doctor;
+pub mod host;
 pub mod identity;
 mod inherit;
 pub mod job;

@@ -142,7 +142,8 @@ impl Shared {
         // lease may allocate memory, and the network thread must not wait for either.
         prepare::announce(&*self.dataset, &task.ahead);
         if task.is_first() {
-            match self.slots.lease(task.work.job.request.slot, task.work.job.layout) {
+            let job = &task.work.job;
+            match self.slots.lease(job.request.slot, job.layout, &job.host) {
                 Ok(lease) => self.queue.leased(&task, lease),
                 Err(error) => return self.not_leased(task, &error),
             }

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -179,7 +179,7 @@ impl Agent {
 }
 
 async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(at).await.with_context(|| match at.port() {
+    let listener = bind(at).with_context(|| match at.port() {
         0 => format!("cannot listen at {at}"),
         port => format!(
             "cannot listen at {at}: choose another --listen address, or find the program that listens there (ss -ltnp \
@@ -188,6 +188,17 @@ async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     })?;
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     Ok((listener, address))
+}
+
+/// Opens a listener whose queue of new connections is as long as the system allows (`net.core.somaxconn`), so that hosts
+/// that connect all at once need not try again.
+fn bind(at: SocketAddr) -> io::Result<TcpListener> {
+    const LONGEST: u32 = i32::MAX as u32;
+    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As in `TcpListener::bind`: connections that are about to close do not keep a new agent from listening.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(LONGEST)
 }
 
 /// Opens a second listener at the same address, for discovery. A port that cannot be had is an error only if the user
@@ -318,6 +329,17 @@ async fn gone(parent: Option<UnboundedReceiver<()>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Accepts none of many connections. The system answers them as long as they fit into the listener's queue.
+    #[tokio::test]
+    async fn as_many_new_connections_wait_as_the_system_allows() {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let many = allowed.trim().parse::<usize>().unwrap().min(400);
+        let (_listener, address) = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let connect = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(60));
+        let connected: Result<Vec<_>, _> = (0..many).map(connect).collect();
+        assert_eq!(connected.unwrap().len(), many);
+    }
 
     #[tokio::test]
     async fn a_taken_discovery_port_is_an_error_only_if_it_was_asked_for() {

@@ -4,7 +4,9 @@ use super::ConnId;
 use super::features::Features;
 use super::profile::ControllerKind;
 use super::property::Properties;
+use crate::host::ConnectedHost;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Silence that ends a discovery controller without a keep alive time-out, as hosts ask for that read the log once and
@@ -20,15 +22,6 @@ pub const ENABLE_TIME: Duration = Duration::from_secs(10);
 /// their place.
 pub const GIVES_WAY_MS: u32 = 120_000;
 
-/// A host as it names itself in Connect.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConnectedHost {
-    /// Host NQN.
-    pub nqn: String,
-    /// Host identifier.
-    pub id: [u8; 16],
-}
-
 /// One association: a controller that a host made by Connect.
 pub struct Association {
     /// Controller identifier.
@@ -36,7 +29,7 @@ pub struct Association {
     /// Kind of the controller.
     pub kind: ControllerKind,
     /// The host.
-    pub host: ConnectedHost,
+    pub host: Arc<ConnectedHost>,
     /// Connection of the admin queue.
     pub admin: ConnId,
     /// Connections of I/O queues by queue identifier.
@@ -59,6 +52,11 @@ impl Association {
     /// Returns all connections, the admin queue's last, so that a host sees its I/O queues end first.
     pub fn connections(&self) -> Vec<ConnId> {
         self.io_queues.values().copied().chain([self.admin]).collect()
+    }
+
+    /// Returns the number of queues.
+    pub fn queues(&self) -> usize {
+        1 + self.io_queues.len()
     }
 
     /// Returns why the association has to end, if it has to.

@@ -5,14 +5,15 @@
 //! while the job is live; later ones are dropped.
 //!
 //! Several hosts share the slots without knowing of each other. A slot belongs to the host that used it last, until
-//! that host has no association any more. An Execute of another host into the slot is refused (Insufficient Resources).
+//! that host has no association any more. An Execute of another host into the slot is refused (Insufficient Resources),
+//! and so is a Read of it (`block`).
 //! An Execute of the same host is refused while that host has live work in the slot (Namespace Not Ready, to be tried
 //! again): a host that reconnects may be faster than the news that its former association is lost.
 //! [`ddlp_csd::request`] lists every status.
 
-use super::association::ConnectedHost;
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, Config, ConnId, Payload, Subsystem, SubsystemOutput};
+use crate::host::ConnectedHost;
 use crate::job::{Job, JobEvent, JobId, LoadedProgram};
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::cancel::CancelBatch;
@@ -21,6 +22,7 @@ use ddlp_csd::slot::SlotLayout;
 use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Returns the most bytes of data that an I/O command takes from the host.
 pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
@@ -54,7 +56,7 @@ struct SlotState {
     holder: Option<JobId>,
     parked: Option<JobId>,
     /// The host that used the slot last, and owns its contents as long as it has an association.
-    owner: Option<ConnectedHost>,
+    owner: Option<Arc<ConnectedHost>>,
 }
 
 /// All accepted Executes and the state of the slots.
@@ -114,9 +116,7 @@ impl Subsystem {
         let (request, layout) = order(entry, &command, &program, data, &self.config).map_err(Status::do_not_retry)?;
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.executes.last_job + 1);
-        let is_foreign = self.executes.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
-            *owner != host && self.io_associations().any(|association| association.host == *owner)
-        });
+        let is_foreign = self.is_foreign(request.slot as usize, &host);
         let slot = &mut self.executes.slots[request.slot as usize];
         let work = |stage| AcceptedExecute {
             conn,
@@ -138,18 +138,26 @@ impl Subsystem {
         if holder_is_live || slot.parked.is_some() {
             return Err(Status::NAMESPACE_NOT_READY);
         }
-        slot.owner = Some(host);
+        slot.owner = Some(host.clone());
         self.executes.last_job += 1;
         if slot.holder.is_some() {
             slot.parked = Some(id);
-            let parked = work(Stage::Parked(Box::new(Job { id, program, request: request.clone(), layout })));
+            let parked = work(Stage::Parked(Box::new(Job { id, program, host, request: request.clone(), layout })));
             self.executes.accepted.insert(id, parked);
         } else {
             slot.holder = Some(id);
             self.executes.accepted.insert(id, work(Stage::Live));
-            self.outputs.push(SubsystemOutput::Start(Box::new(Job { id, program, request, layout })));
+            self.outputs.push(SubsystemOutput::Start(Box::new(Job { id, program, host, request, layout })));
         }
         Ok(Answer::Later)
+    }
+
+    /// Returns whether a slot belongs to another host than this one.
+    pub(super) fn is_foreign(&self, slot: usize, host: &ConnectedHost) -> bool {
+        self.executes.slots[slot]
+            .owner
+            .as_deref()
+            .is_some_and(|owner| owner != host && self.io_associations().any(|association| *association.host == *owner))
     }
 
     /// Cancels a batch of this host, on whichever of the host's associations it runs. A vendor admin command.

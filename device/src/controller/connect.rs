@@ -1,6 +1,6 @@
 //! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
 
-use super::association::{Association, ConnectedHost};
+use super::association::Association;
 use super::features::{Features, keep_alive_rounded};
 use super::profile::{
     ASSOCIATIONS_MAX, ControllerKind, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, QUEUES_MAX,
@@ -8,6 +8,7 @@ use super::profile::{
 use super::property::Properties;
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, ConnId, ConnectRefusal, Payload, Subsystem, SubsystemOutput};
+use crate::host::ConnectedHost;
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
@@ -15,6 +16,7 @@ use ddlp_nvme::text::{DISCOVERY_NQN, NQN_FIELD_BYTES, nqn_bytes};
 use ddlp_nvme::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes of Connect's data.
@@ -105,7 +107,7 @@ impl Subsystem {
         if !(QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&entries) {
             return Err(in_command(offset_of!(ConnectCommand, sq_size_z)));
         }
-        let host = ConnectedHost { nqn: host_nqn.to_owned(), id: data.host_id };
+        let host = Arc::new(ConnectedHost { nqn: host_nqn.to_owned(), id: data.host_id });
         let controller_id = match command.queue_id.get() {
             0 => self.new_association((conn, kind), command, data, host, now)?,
             // A discovery controller has only its admin queue.
@@ -127,7 +129,7 @@ impl Subsystem {
         (conn, kind): (ConnId, ControllerKind),
         command: &ConnectCommand,
         data: &ConnectData,
-        host: ConnectedHost,
+        host: Arc<ConnectedHost>,
         now: Instant,
     ) -> Result<u16, Refusal> {
         if data.controller_id.get() != CONTROLLER_ANY {
@@ -139,11 +141,11 @@ impl Subsystem {
         let most = if kind.is_discovery() { DISCOVERY_ASSOCIATIONS_MAX } else { ASSOCIATIONS_MAX };
         let same_kind = |other: &&Association| other.kind.is_discovery() == kind.is_discovery();
         let is_full = self.associations.values().filter(same_kind).count() >= most;
-        if is_full && !self.make_room(kind, None) {
+        if is_full && !self.make_room(kind, &host, None, |_| 1) {
             return Err(self.busy(conn, data, ConnectRefusal::TooManyAssociations(most)));
         }
         if !kind.is_discovery() {
-            self.room_for_queue(conn, data, None)?;
+            self.room_for_queue(conn, data, &host, None)?;
         }
         let controller_id = self.free_controller_id();
         let features = Features::new(keep_alive_rounded(command.keep_alive_ms.get()));
@@ -174,17 +176,30 @@ impl Subsystem {
 
     /// Makes sure that there is room for one more queue. `controller_id` is the association that the queue joins, if it
     /// exists already; it does not give way to its own queue.
-    fn room_for_queue(&mut self, conn: ConnId, data: &ConnectData, controller_id: Option<u16>) -> Result<(), Refusal> {
-        let queues: usize = self.io_associations().map(|association| 1 + association.io_queues.len()).sum();
-        if queues < QUEUES_MAX || self.make_room(ControllerKind::Io, controller_id) {
+    fn room_for_queue(
+        &mut self,
+        conn: ConnId,
+        data: &ConnectData,
+        host: &ConnectedHost,
+        controller_id: Option<u16>,
+    ) -> Result<(), Refusal> {
+        let queues: usize = self.io_associations().map(Association::queues).sum();
+        if queues < QUEUES_MAX || self.make_room(ControllerKind::Io, host, controller_id, Association::queues) {
             return Ok(());
         }
         Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
     }
 
-    /// Ends one association of this kind that gives way and has no work, except `but`: the one that has been silent
-    /// longest. Returns whether there was one.
-    fn make_room(&mut self, kind: ControllerKind, but: Option<u16>) -> bool {
+    /// Ends one association of this kind to make room for a host. Returns whether there was one to end: of those that
+    /// give way and have no work, except `but`, the one that has been silent longest; else one of a host that holds
+    /// more than its share. `places` says how many places an association takes.
+    fn make_room(
+        &mut self,
+        kind: ControllerKind,
+        host: &ConnectedHost,
+        but: Option<u16>,
+        places: impl Fn(&Association) -> usize,
+    ) -> bool {
         let gives_way = |association: &&Association| {
             association.kind.is_discovery() == kind.is_discovery()
                 && association.gives_way()
@@ -192,10 +207,40 @@ impl Subsystem {
                 && !self.executes.is_at_work(association.controller_id)
         };
         let longest_silent = self.associations.values().filter(gives_way).min_by_key(|association| association.heard);
-        let Some(controller_id) = longest_silent.map(|association| association.controller_id) else { return false };
-        tracing::info!(controller_id, "association ended: another host needs its place");
+        if let Some(controller_id) = longest_silent.map(|association| association.controller_id) {
+            tracing::info!(controller_id, "association ended: another host needs its place");
+            self.end_association(controller_id);
+            return true;
+        }
+        let Some(association) = self.beyond_share(kind, host, places) else { return false };
+        let (controller_id, host_nqn) = (association.controller_id, association.host.nqn.clone());
+        tracing::warn!(controller_id, host_nqn, "association ended: its host holds most places, and another needs one");
         self.end_association(controller_id);
         true
+    }
+
+    /// Returns an association of the host that holds most places, if that host keeps at least as many without it as
+    /// `host` has with one place more; so two hosts never take the same place from each other in turn. Prefers an
+    /// association without work, then one that has been silent for long. All runs with one NQN are one host here, since
+    /// an allowed host can choose any identifiers.
+    fn beyond_share(
+        &self,
+        kind: ControllerKind,
+        host: &ConnectedHost,
+        places: impl Fn(&Association) -> usize,
+    ) -> Option<&Association> {
+        let same_kind = |other: &&Association| other.kind.is_discovery() == kind.is_discovery();
+        let mut held = BTreeMap::<&str, usize>::new();
+        for association in self.associations.values().filter(same_kind) {
+            *held.entry(&association.host.nqn).or_default() += places(association);
+        }
+        let wanted = held.get(&*host.nqn).copied().unwrap_or(0) + 1;
+        let (most_nqn, most) = held.into_iter().max_by_key(|&(_, held)| held)?;
+        let dispensable = |association: &&Association| {
+            association.host.nqn == most_nqn && most.saturating_sub(places(association)) >= wanted
+        };
+        let candidates = self.associations.values().filter(same_kind).filter(dispensable);
+        candidates.min_by_key(|other| (self.executes.is_at_work(other.controller_id), other.heard))
     }
 
     fn tell_refused(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) {
@@ -241,7 +286,7 @@ impl Subsystem {
             return Err(in_command(offset_of!(ConnectCommand, queue_id)));
         }
         association.heard = now;
-        self.room_for_queue(conn, data, Some(controller_id))?;
+        self.room_for_queue(conn, data, host, Some(controller_id))?;
         if let Some(association) = self.associations.get_mut(&controller_id) {
             association.io_queues.insert(id, conn);
         }

@@ -3,10 +3,11 @@
 //! An index goes from empty to loading (in pieces, in order), loaded and active, and back by deactivating and
 //! unloading. A job keeps the program with which it started.
 
-use super::association::{Association, ConnectedHost};
+use super::association::Association;
 use super::profile::{PROGRAM_LIMITS_MAX, PROGRAMS_MAX};
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, Subsystem};
+use crate::host::ConnectedHost;
 use crate::job::LoadedProgram;
 use ddlp_csd::abilities::Disagreement;
 use ddlp_csd::log::DriveIdentity;
@@ -215,7 +216,7 @@ impl Subsystem {
 
     /// Drops a host's programs when the association `controller_id` ends or is reset, unless the host has another one.
     pub(super) fn forget_programs(&mut self, host: &ConnectedHost, controller_id: u16) {
-        let is_other = |other: &Association| other.host == *host && other.controller_id != controller_id;
+        let is_other = |other: &Association| *other.host == *host && other.controller_id != controller_id;
         if !self.io_associations().any(is_other) {
             self.programs.remove(host);
         }

@@ -10,12 +10,17 @@
 //! that it reads back from a slot, and the reader notices a change as a checksum mismatch. The backing keeps the mapped
 //! bytes in place, since it never shrinks a file.
 //!
+//! Over the network, a slot shows its bytes to one host. A reader holds the slot's owner locked while it copies bytes,
+//! and a lease for another host takes the owner away before it touches the bytes. So no reader that was let in sees
+//! what comes after.
+//!
 //! Slots in memory have no pages at first. A slot gets all its pages before its first lease, by `fallocate`, where too
 //! little memory is an error. If a worker wrote to a missing page, too little memory would be a fatal signal.
 #![allow(unsafe_code)]
 
 use super::Geometry;
 use super::backing::{allocate, held_bytes};
+use crate::host::ConnectedHost;
 use ddlp_csd::memory::check_pages;
 use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -24,8 +29,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Bytes of the mark at the start of a slot, which says whether the slot holds a batch. Written in one atomic store.
 const MAGIC_BYTES: usize = size_of::<u64>();
@@ -37,16 +43,18 @@ const FREE: u64 = u64::from_ne_bytes(MAGIC_FREE);
 #[derive(Debug)]
 pub(super) struct SlotMemory {
     map: MmapRaw,
-    file: File,
+    pub(super) file: File,
     slot_bytes: usize,
     leased: Box<[AtomicBool]>,
+    /// Host that may read each slot.
+    owners: Box<[RwLock<Option<Arc<ConnectedHost>>>]>,
     /// Whether all pages of each slot are allocated.
     present: Box<[AtomicBool]>,
     /// Held while a slot gets its pages, so that no two threads count the same available memory.
     allocating: Mutex<()>,
 }
 
-/// Contents of a slot without pages.
+/// Contents of a slot without pages, and of a slot for a host that does not own it.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 impl SlotMemory {
@@ -63,6 +71,7 @@ impl SlotMemory {
             file,
             slot_bytes,
             leased: flags(false),
+            owners: (0..geometry.slots).map(|_| RwLock::default()).collect(),
             present: flags(!in_memory),
             allocating: Mutex::new(()),
         };
@@ -112,24 +121,85 @@ impl SlotMemory {
         Ok(())
     }
 
+    /// Runs `step` with whether `reader` owns a slot. The slot keeps its owner meanwhile.
+    fn as_owner<R>(&self, slot: usize, reader: &ConnectedHost, step: impl FnOnce(bool) -> R) -> R {
+        let owner = self.owners[slot].read().unwrap_or_else(PoisonError::into_inner);
+        step(owner.as_deref() == Some(reader))
+    }
+
+    /// Clears a slot for a new owner, unless it has that owner already. The slot has a lease, which keeps other changes
+    /// away.
+    fn give_to(&self, slot: usize, host: &Arc<ConnectedHost>) {
+        let set = |owner| *self.owners[slot].write().unwrap_or_else(PoisonError::into_inner) = owner;
+        if self.as_owner(slot, host, |is_owner| is_owner) {
+            return;
+        }
+        // Nobody may read the slot while it is cleared, and readers do not wait for that.
+        set(None);
+        // SAFETY: `base` has `slot_bytes` bytes, more than the mark. The caller is the only writer of the slot and has
+        // made no reference to its bytes yet.
+        unsafe { self.base(slot).add(MAGIC_BYTES).write_bytes(0, self.slot_bytes - MAGIC_BYTES) };
+        set(Some(host.clone()));
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; those of slots that `reader` does not own are zeros.
+    pub(super) fn read(&self, reader: &ConnectedHost, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let (mut at, mut rest) = (self.position(offset)?, buffer);
+        while !rest.is_empty() {
+            let slot = at / self.slot_bytes;
+            if slot == self.leased.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let (here, after) = rest.split_at_mut(rest.len().min((slot + 1) * self.slot_bytes - at));
+            self.as_owner(slot, reader, |is_owner| {
+                if is_owner {
+                    return self.file.read_exact_at(here, at as u64);
+                }
+                here.fill(0);
+                Ok(())
+            })?;
+            (at, rest) = (at + here.len(), after);
+        }
+        Ok(())
+    }
+
+    /// Returns an offset in the mapping, or its end.
+    fn position(&self, offset: u64) -> io::Result<usize> {
+        let position = usize::try_from(offset).ok().filter(|&position| position <= self.map.len());
+        position.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
     /// Sends up to `bytes` bytes from `offset` on to a socket, and returns how many were sent, which may be fewer, as
     /// with `send`. The kernel copies straight from the slots, even while a worker writes to them. A slot without pages
-    /// is sent as zeros, which allocates no pages.
-    pub(super) fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, flags: i32) -> io::Result<usize> {
-        let start = usize::try_from(offset).ok().filter(|&start| start <= self.map.len());
-        let start = start.ok_or(io::ErrorKind::InvalidInput)?;
+    /// is sent as zeros, which allocates no pages, and so is a slot that `reader` does not own. The socket must not
+    /// block.
+    pub(super) fn send(
+        &self,
+        reader: &ConnectedHost,
+        socket: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+        flags: i32,
+    ) -> io::Result<usize> {
+        let start = self.position(offset)?;
         let slot = start / self.slot_bytes;
-        let bytes = bytes.min(((slot + 1) * self.slot_bytes).min(self.map.len()).saturating_sub(start));
-        let (from, bytes) = if bytes == 0 || self.is_present(slot) {
-            // SAFETY: `start` lies in the mapping or at its end, as was just checked.
-            (unsafe { self.map.as_ptr().add(start) }, bytes)
-        } else {
-            (ZEROS.as_ptr(), bytes.min(ZEROS.len()))
-        };
-        // SAFETY: the range was just limited to the slot or to the zeros. Only the kernel reads it, and no reference is
-        // made, so a worker or another process that writes there at the same time causes no data race in this program.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), from.cast(), bytes, flags) };
-        Ok(Errno::result(sent)? as usize)
+        if slot == self.leased.len() {
+            return Ok(0);
+        }
+        let bytes = bytes.min((slot + 1) * self.slot_bytes - start);
+        self.as_owner(slot, reader, |is_owner| {
+            let (from, bytes) = if is_owner && self.is_present(slot) {
+                // SAFETY: `start` lies in a slot, and so in the mapping.
+                (unsafe { self.map.as_ptr().add(start) }, bytes)
+            } else {
+                (ZEROS.as_ptr(), bytes.min(ZEROS.len()))
+            };
+            // SAFETY: the range was just limited to the slot or to the zeros. Only the kernel reads it, and no
+            // reference is made, so a worker or another process that writes there at the same time causes no data race
+            // in this program.
+            let sent = unsafe { libc::send(socket.as_raw_fd(), from.cast(), bytes, flags) };
+            Ok(Errno::result(sent)? as usize)
+        })
     }
 
     fn base(&self, slot: usize) -> *mut u8 {
@@ -173,7 +243,12 @@ pub struct WriteLease {
 }
 
 impl WriteLease {
-    pub(super) fn take(memory: &Arc<SlotMemory>, slot: u32, layout: SlotLayout) -> Result<Self, LeaseError> {
+    pub(super) fn take(
+        memory: &Arc<SlotMemory>,
+        slot: u32,
+        layout: SlotLayout,
+        host: &Arc<ConnectedHost>,
+    ) -> Result<Self, LeaseError> {
         let slot = slot as usize;
         let flag = memory.leased.get(slot).ok_or(LeaseError::Missing)?;
         assert!(layout.total_bytes <= memory.slot_bytes, "batch of {} bytes in a slot", layout.total_bytes);
@@ -182,6 +257,7 @@ impl WriteLease {
             return Err(LeaseError::Leased);
         }
         memory.magic(slot).store(FREE, Ordering::Release);
+        memory.give_to(slot, host);
         // Readers, including those in other processes, see the invalid header before any later byte of the payload.
         std::sync::atomic::fence(Ordering::SeqCst);
         Ok(Self {

@@ -12,31 +12,100 @@ fn layout() -> SlotLayout {
     SlotLayout::new(5, Shape { height: 3, width: 4, channels: 3 }).unwrap()
 }
 
+fn host() -> Arc<ConnectedHost> {
+    crate::test_support::host(1)
+}
+
 fn slots() -> Slots {
     Slots::open(&Backing::Memory, GEOMETRY).unwrap()
 }
 
 fn bytes(slots: &Slots, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    slots.file().read_exact_at(&mut bytes, offset).unwrap();
+    slots.memory.file.read_exact_at(&mut bytes, offset).unwrap();
     bytes
+}
+
+/// Returns what `reader` sees of a slot, read and sent.
+fn seen(slots: &Slots, slot: u64, reader: &ConnectedHost) -> Vec<u8> {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    let (start, mut read) = (slot * GEOMETRY.slot_bytes, vec![1; GEOMETRY.slot_bytes as usize]);
+    slots.read(reader, start, &mut read).unwrap();
+    let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (mut at, end) = (start, start + GEOMETRY.slot_bytes);
+    while at < end {
+        at += slots.send(reader, there.as_fd(), at, (end - at) as usize, false).unwrap() as u64;
+    }
+    let mut sent = vec![1; read.len()];
+    here.read_exact(&mut sent).unwrap();
+    assert!(sent == read, "read and sent bytes differ");
+    read
+}
+
+/// Fills every byte of a slot but its mark.
+fn fill(slots: &Slots, slot: u64) {
+    let content = vec![9; GEOMETRY.slot_bytes as usize - 8];
+    slots.memory.file.write_all_at(&content, slot * GEOMETRY.slot_bytes + 8).unwrap();
+}
+
+#[test]
+fn a_slot_shows_its_bytes_to_the_host_that_it_was_leased_for_and_zeros_to_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (crate::test_support::host(1), crate::test_support::host(2));
+    for backing in [Backing::Memory, Backing::File(directory.path().join("slots"))] {
+        let slots = Slots::open(&backing, GEOMETRY).unwrap();
+        fill(&slots, 1);
+        assert!(seen(&slots, 1, &a).iter().all(|&byte| byte == 0), "bytes of an earlier agent");
+        drop(slots.lease(1, layout(), &a).unwrap());
+        fill(&slots, 1);
+        assert!(seen(&slots, 1, &a)[8..].iter().all(|&byte| byte == 9));
+        assert!(seen(&slots, 1, &b).iter().all(|&byte| byte == 0));
+        drop(slots.lease(1, layout(), &a).unwrap());
+        assert!(seen(&slots, 1, &a)[8..].iter().all(|&byte| byte == 9), "its own bytes stay");
+        let lease = slots.lease(1, layout(), &b).unwrap();
+        assert!(seen(&slots, 1, &a).iter().all(|&byte| byte == 0));
+        let (mark, rest) = (seen(&slots, 1, &b)[..8].to_vec(), seen(&slots, 1, &b)[8..].to_vec());
+        assert_eq!(
+            (&mark[..], rest.iter().all(|&byte| byte == 0)),
+            (&MAGIC_FREE[..], true),
+            "cleared for the next host"
+        );
+        drop(lease);
+    }
+}
+
+#[test]
+fn one_read_of_several_slots_shows_those_of_its_host() {
+    let slots = slots();
+    let (a, b) = (crate::test_support::host(1), crate::test_support::host(2));
+    for (slot, host) in [(0, &a), (1, &b), (2, &a)] {
+        drop(slots.lease(slot, layout(), host).unwrap());
+        fill(&slots, slot.into());
+    }
+    let mut bytes = vec![1; 2 * 16384];
+    slots.read(&a, 8192, &mut bytes).unwrap();
+    let shown: Vec<bool> = bytes.chunks(8192).map(|part| part[8..].iter().all(|&byte| byte == 9)).collect();
+    assert_eq!(shown, [true, false, false, true]);
+    assert!(bytes[8192..8192 + 16384].iter().all(|&byte| byte == 0));
+    assert!(slots.read(&a, 2 * 16384 + 1, &mut vec![0; 16384]).is_err(), "beyond the last slot");
 }
 
 #[test]
 fn a_slot_has_one_lease_at_a_time() {
     let slots = slots();
-    let lease = slots.lease(1, layout()).unwrap();
-    assert!(slots.lease(1, layout()).is_err());
-    assert!(slots.lease(2, layout()).is_ok());
-    assert!(slots.lease(3, layout()).is_err(), "there is no slot 3");
+    let lease = slots.lease(1, layout(), &host()).unwrap();
+    assert!(slots.lease(1, layout(), &host()).is_err());
+    assert!(slots.lease(2, layout(), &host()).is_ok());
+    assert!(slots.lease(3, layout(), &host()).is_err(), "there is no slot 3");
     drop(lease);
-    assert!(slots.lease(1, layout()).is_ok());
+    assert!(slots.lease(1, layout(), &host()).is_ok());
 }
 
 /// Returns the bytes of memory that are allocated for the slots.
 fn allocated(slots: &Slots) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    slots.file().metadata().unwrap().blocks() * 512
+    slots.memory.file.metadata().unwrap().blocks() * 512
 }
 
 #[test]
@@ -48,7 +117,7 @@ fn slots_take_memory_from_their_lease_on_and_not_before() {
         let slots = Slots::open(&backing, geometry).unwrap();
         let mut least = 0;
         for slot in [0, 9, 4095] {
-            let lease = slots.lease(slot, layout()).unwrap();
+            let lease = slots.lease(slot, layout(), &host()).unwrap();
             least += SLOT;
             // Slots that the thread allocated ahead may add to these.
             let bytes = allocated(&slots);
@@ -71,7 +140,7 @@ fn the_next_slots_get_their_memory_before_their_lease() {
         }
     };
     wait_for(3);
-    drop(slots.lease(9, layout()).unwrap());
+    drop(slots.lease(9, layout(), &host()).unwrap());
     wait_for(13);
     assert_eq!([3, 4, 9, 13, 14].map(|slot| slots.memory.is_present(slot)), [true, false, true, true, false]);
 }
@@ -84,7 +153,7 @@ fn a_slot_without_memory_is_sent_as_zeros_and_takes_none() {
     let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
     let (from, mut left) = (60 * 16384 - 100, 300);
     while left > 0 {
-        left -= slots.send(there.as_fd(), (from + 300 - left) as u64, left, false).unwrap();
+        left -= slots.send(&host(), there.as_fd(), (from + 300 - left) as u64, left, false).unwrap();
     }
     let mut received = [1; 300];
     here.read_exact(&mut received).unwrap();
@@ -160,7 +229,7 @@ fn a_lease_fails_with_an_error_if_there_is_no_memory_for_its_slot() {
     let geometry = Geometry { slots: 1, slot_bytes: 1 << 45 };
     let slots = Slots::open(&inheritable(memfd(geometry.total_bytes())), geometry).unwrap();
     for _ in 0..2 {
-        let error = slots.lease(0, layout()).unwrap_err();
+        let error = slots.lease(0, layout(), &host()).unwrap_err();
         assert!(matches!(error, LeaseError::Memory(_)) && error.to_string().contains("MB are needed"), "{error}");
     }
     assert_eq!(allocated(&slots), 0);
@@ -169,7 +238,7 @@ fn a_lease_fails_with_an_error_if_there_is_no_memory_for_its_slot() {
 #[test]
 fn rows_are_handed_out_once_and_the_payload_after_all_of_them() {
     let slots = slots();
-    let lease = slots.lease(0, layout()).unwrap();
+    let lease = slots.lease(0, layout(), &host()).unwrap();
     let mut first = lease.rows(0..2).unwrap();
     assert_eq!(first.each().map(|row| row.len()).collect::<Vec<_>>(), [36, 36]);
     assert!(lease.rows(1..2).is_none(), "taken");
@@ -187,7 +256,7 @@ fn rows_are_handed_out_once_and_the_payload_after_all_of_them() {
 #[test]
 fn rows_written_by_many_threads_lie_where_readers_look() {
     let slots = slots();
-    let lease = slots.lease(2, layout()).unwrap();
+    let lease = slots.lease(2, layout(), &host()).unwrap();
     std::thread::scope(|scope| {
         for rows in [0..2, 2..3, 3..5] {
             let lease = &lease;
@@ -209,13 +278,13 @@ fn a_slot_is_valid_from_publishing_to_the_next_lease() {
     let slots = slots();
     let header = std::array::from_fn::<u8, HEADER_BYTES, _>(|index| index as u8 | 1);
     let table = vec![7; layout().table_bytes()];
-    let lease = slots.lease(1, layout()).unwrap();
+    let lease = slots.lease(1, layout(), &host()).unwrap();
     assert_eq!(bytes(&slots, 16384, 8), MAGIC_FREE);
     lease.publish(&header, &table);
     drop(lease);
     assert_eq!(bytes(&slots, 16384, HEADER_BYTES), header);
     assert_eq!(bytes(&slots, 16384 + HEADER_BYTES as u64, table.len()), table);
-    let _lease = slots.lease(1, layout()).unwrap();
+    let _lease = slots.lease(1, layout(), &host()).unwrap();
     assert_eq!(bytes(&slots, 16384, 8), MAGIC_FREE, "invalid before the first row is written");
 }
 
@@ -266,13 +335,13 @@ fn a_file_of_slots_is_reused_and_grows_but_never_shrinks() {
     drop(Slots::open(&backing, GEOMETRY).unwrap());
     let slots = Slots::open(&backing, more).unwrap();
     assert_eq!(length(), more.total_bytes());
-    slots.file().write_all_at(b"mapped elsewhere", 4 * 16384 + 100).unwrap();
+    slots.memory.file.write_all_at(b"mapped elsewhere", 4 * 16384 + 100).unwrap();
     drop(slots);
     let slots = Slots::open(&backing, GEOMETRY).unwrap();
     assert_eq!(length(), more.total_bytes(), "an earlier loader may have mapped all of it");
     assert_eq!(bytes(&slots, 4 * 16384 + 100, 16), b"mapped elsewhere");
     assert_eq!(slots.geometry(), GEOMETRY);
-    assert!(slots.lease(3, layout()).is_err(), "what is beyond the geometry is left alone");
+    assert!(slots.lease(3, layout(), &host()).is_err(), "what is beyond the geometry is left alone");
 }
 
 #[test]
@@ -301,7 +370,7 @@ fn an_inherited_memfd_is_shared_and_cannot_shrink() {
     let file = memfd(GEOMETRY.total_bytes());
     let slots = Slots::open(&inheritable(file.try_clone().unwrap()), GEOMETRY).unwrap();
     assert!(slots.in_memory());
-    slots.lease(0, layout()).unwrap().rows(0..1).unwrap().each().for_each(|row| row.fill(9));
+    slots.lease(0, layout(), &host()).unwrap().rows(0..1).unwrap().each().for_each(|row| row.fill(9));
     let mut row = [0; 36];
     file.read_exact_at(&mut row, layout().payload_offset as u64).unwrap();
     assert_eq!(row, [9; 36]);

@@ -6,7 +6,6 @@ use ddlp_csd::BLOCK_BYTES;
 use ddlp_dataset::{Dataset, Unavailable, errno};
 use ddlp_nvme::Status;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Contents of the block namespaces.
@@ -36,17 +35,17 @@ impl Media {
 
     /// Returns the status of a failed read. A host can tell apart: a pack that was cut short or replaced (Namespace Not
     /// Ready), damage (Unrecovered Read Error), and trouble of this machine that may pass (Internal Error).
-    pub fn status_of(&self, region: BlockNamespace, error: &io::Error) -> Status {
+    pub fn status_of(&self, region: &BlockNamespace, error: &io::Error) -> Status {
         match region {
             BlockNamespace::Dataset => status_of_dataset(error, || self.dataset.check_damage()),
-            BlockNamespace::Results => Status::UNRECOVERED_READ,
+            BlockNamespace::Results(_) => Status::UNRECOVERED_READ,
         }
     }
 
     /// Reads `buffer.len()` bytes. May wait for storage.
-    pub fn read(&self, region: BlockNamespace, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, region: &BlockNamespace, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match region {
-            BlockNamespace::Results => self.slots.file().read_exact_at(buffer, offset),
+            BlockNamespace::Results(reader) => self.slots.read(reader, offset, buffer),
             BlockNamespace::Dataset => match self.dataset.export() {
                 Some(pack) => pack.read_cached(offset, buffer),
                 None => {

@@ -10,6 +10,7 @@ use super::media::Media;
 use super::session::Agreement;
 use super::{C2H_DATA_BYTES_MAX, READ_BYTES_MAX, SEND_TIME};
 use crate::controller::{BlockNamespace, Payload};
+use crate::host::ConnectedHost;
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{Alignment, CapsuleResponse, DataDigest, Digests};
 use ddlp_nvme::{CompletionEntry, Status};
@@ -194,18 +195,21 @@ impl PduWriter<'_> {
         start: u64,
         bytes: usize,
     ) -> io::Result<()> {
-        if region == BlockNamespace::Results && self.media.slots().in_memory() && !self.digests().data {
-            return self.send_mapped(completion, start, bytes).await;
+        if let BlockNamespace::Results(reader) = &region
+            && self.media.slots().in_memory()
+            && !self.digests().data
+        {
+            return self.send_mapped(completion, reader, start, bytes).await;
         }
         let buffers = self.buffers;
         let mut offset = 0;
         while offset < bytes {
             let length = (bytes - offset).min(READ_BYTES_MAX);
-            let (media, mut buffer) = (self.media.clone(), buffers.take(length));
+            let (media, mut buffer, from) = (self.media.clone(), buffers.take(length), region.clone());
             let at = start + offset as u64;
             let read = move || {
-                let read = media.read(region, at, &mut buffer);
-                (read.map_err(|error| (media.status_of(region, &error), error)), buffer)
+                let read = media.read(&from, at, &mut buffer);
+                (read.map_err(|error| (media.status_of(&from, &error), error)), buffer)
             };
             let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
             let sent = match &read {
@@ -228,23 +232,29 @@ impl PduWriter<'_> {
     }
 
     /// Sends blocks of in-memory slots straight from the mapping.
-    async fn send_mapped(&mut self, completion: &CompletionEntry, start: u64, bytes: usize) -> io::Result<()> {
+    async fn send_mapped(
+        &mut self,
+        completion: &CompletionEntry,
+        reader: &ConnectedHost,
+        start: u64,
+        bytes: usize,
+    ) -> io::Result<()> {
         let mut offset = 0;
         while offset < bytes {
             let length = (bytes - offset).min(C2H_DATA_BYTES_MAX);
             self.stage_piece(completion, offset, length, bytes);
             self.flush(true).await?;
-            self.send_slots(start + offset as u64, length).await?;
+            self.send_slots(reader, start + offset as u64, length).await?;
             offset += length;
         }
         self.finish_data(completion);
         Ok(())
     }
 
-    async fn send_slots(&self, mut at: u64, length: usize) -> io::Result<()> {
+    async fn send_slots(&self, reader: &ConnectedHost, mut at: u64, length: usize) -> io::Result<()> {
         let (slots, mut left) = (self.media.slots(), length);
         while left > 0 {
-            let sent = self.writable(|| slots.send(self.stream.as_fd(), at, left, false)).await?;
+            let sent = self.writable(|| slots.send(reader, self.stream.as_fd(), at, left, false)).await?;
             if sent == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -85,7 +85,7 @@ fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> J
         id_limit: 20,
         sample_ids: (first..first + 4).collect(),
     };
-    Job { id: JobId(number), program: program.clone(), request, layout }
+    Job { id: JobId(number), program: program.clone(), host: crate::test_support::host(1), request, layout }
 }
 
 fn slots(count: u32) -> Arc<Slots> {

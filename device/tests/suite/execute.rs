@@ -11,11 +11,13 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{MAGIC, MAGIC_FREE, SlotHeader};
 use ddlp_csd::{DATASET_NSID, RESULTS_NSID};
+use ddlp_device::agent::Settings;
 use ddlp_device::slots::Backing;
 use ddlp_device::workers::Throttle;
 use ddlp_nvme::Status;
 use ddlp_nvme::tcp::Digests;
 use std::sync::Arc;
+use std::time::Instant;
 
 const SLOT_BLOCKS: u32 = 256;
 
@@ -59,6 +61,50 @@ fn batch_end_to_end(digests: Digests, flow_control: bool, results: Backing, poli
     // A folder has no bytes to export: namespace 1 is one block, the identity page.
     let (_, block) = queue.ok(read(DATASET_NSID, 0, 1), &[]);
     assert_eq!(DriveIdentity::parse(&block).unwrap(), drive);
+}
+
+/// Has one host fill a slot completely, and another host look at the slot: meanwhile, once the first host is gone, and
+/// after a smaller batch of its own in the slot.
+#[test]
+fn no_byte_of_a_batch_reaches_another_host() {
+    let dataset = Arc::new(Gated::default());
+    dataset.open();
+    let directory = tempfile::tempdir().unwrap();
+    for (results, digests) in [
+        (Backing::Memory, Digests::NONE),
+        (Backing::Memory, BOTH),
+        (Backing::File(directory.path().join("slots")), BOTH),
+    ] {
+        let agent = TestAgent::start(Settings { results, ..settings() }, dataset.clone());
+        let program = encoded(&program(CorruptPolicy::Fail));
+        let mut owner = Association::new(agent.at(), 1, digests);
+        owner.load(0, &program, 4096);
+        let mut queue = owner.open_queue(1, 8, true);
+        let (entry, data) = execute(&request(1, 1, (0..300).collect()), 0);
+        queue.ok(in_capsule(entry), &data);
+        let filled = slot_bytes(&mut queue, 1);
+        assert!(filled[900_000..920_000].iter().any(|&byte| byte != 0), "the batch reaches that far");
+        let mut other = Association::new(agent.at(), 2, digests);
+        other.load(0, &program, 4096);
+        let mut others = other.open_queue(1, 8, true);
+        let denied = Status::ACCESS_DENIED.do_not_retry();
+        assert_eq!(others.run(read(RESULTS_NSID, SLOT_BLOCKS.into(), 1), &[]).0.status(), denied);
+        drop((queue, owner));
+        // The agent learns a moment later that the host is gone.
+        let until = Instant::now() + host::PATIENCE;
+        let (freed, bytes) = loop {
+            let (answer, bytes) = others.run(read(RESULTS_NSID, SLOT_BLOCKS.into(), SLOT_BLOCKS), &[]);
+            if answer.status() != denied || Instant::now() > until {
+                break (answer.status(), bytes);
+            }
+        };
+        assert_eq!(freed, Status::SUCCESS);
+        assert!(bytes == vec![0; 1 << 20], "a free slot reads as zeros");
+        let (entry, data) = execute(&request(2, 1, vec![0]), 0);
+        others.ok(in_capsule(entry), &data);
+        let after = slot_bytes(&mut others, 1);
+        assert!(SlotHeader::parse(&after).is_ok() && after[900_000..].iter().all(|&byte| byte == 0));
+    }
 }
 
 #[test]

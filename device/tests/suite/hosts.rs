@@ -2,6 +2,7 @@
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images, read};
+use ddlp_csd::{BLOCK_BYTES, RESULTS_NSID};
 use ddlp_device::controller::{
     ASSOCIATIONS_MAX, ConnId, ConnectRefusal, ENABLE_TIME, GIVES_WAY_MS, IO_QUEUES_MAX, QUEUES_MAX,
 };
@@ -74,6 +75,42 @@ fn a_slot_stays_with_its_host_until_the_host_is_gone() {
     let outputs = bench.subsystem.disconnected(admin_a);
     bench.take(outputs);
     start(&mut bench, queue_b, 6, 0);
+}
+
+#[test]
+fn no_host_reads_the_slots_of_another() {
+    let mut bench = Bench::new(&[]);
+    let slot_blocks = (1 << 20) / BLOCK_BYTES as u64;
+    let (admin_a, a) = bench.host(HOST_NQN, 1, 0);
+    let (_, b) = bench.host(HOST_NQN, 2, 0);
+    bench.load(admin_a, 0);
+    let (queue_a, queue_b) = (bench.io(a, HOST_NQN, 1, 1), bench.io(b, HOST_NQN, 2, 1));
+    let first = |blocks| read(RESULTS_NSID, 0, blocks);
+    let across = read(RESULTS_NSID, slot_blocks - 1, 2);
+    for entry in [first(1), across] {
+        assert_eq!(bench.status(queue_b, entry, &[]), Status::SUCCESS, "free slots");
+    }
+    let denied = Status::ACCESS_DENIED.do_not_retry();
+    let job = start(&mut bench, queue_a, 5, 1);
+    for is_done in [false, true] {
+        assert_eq!(bench.status(queue_b, across, &[]), denied, "it reaches into the slot, done: {is_done}");
+        assert_eq!(bench.status(queue_b, first(slot_blocks as u32), &[]), Status::SUCCESS, "the slot before");
+        assert_eq!(bench.status(queue_a, across, &[]), Status::SUCCESS, "its own");
+        if !is_done {
+            let outputs = bench.subsystem.job_event(JobEvent::Done { id: job, corrupt: 0 });
+            bench.take(outputs);
+        }
+    }
+    // The host comes back on another path, and its former association ends.
+    let (admin_again, again) = bench.host(HOST_NQN, 1, 0);
+    let outputs = bench.subsystem.disconnected(admin_a);
+    bench.take(outputs);
+    let queue_again = bench.io(again, HOST_NQN, 1, 1);
+    assert_eq!(bench.status(queue_again, across, &[]), Status::SUCCESS);
+    assert_eq!(bench.status(queue_b, across, &[]), denied);
+    let outputs = bench.subsystem.disconnected(admin_again);
+    bench.take(outputs);
+    assert_eq!(bench.status(queue_b, across, &[]), Status::SUCCESS, "free again: the slot reads as zeros");
 }
 
 #[test]
@@ -265,16 +302,72 @@ fn the_number_of_queues_is_bounded_and_a_queue_does_not_take_its_own_association
         full.extend((1..=IO_QUEUES_MAX).map(|number| bench.io(id, HOST_NQN, 1, number)));
         (first, queues) = (first.or(Some(admin)), queues + 1 + usize::from(IO_QUEUES_MAX));
     }
-    let (admin, id) = bench.host(OTHER_HOST, 2, 0);
+    let (admin, id) = bench.host(HOST_NQN, 2, 0);
     for number in 1..(QUEUES_MAX - queues) as u16 {
-        bench.io(id, OTHER_HOST, 2, number);
+        bench.io(id, HOST_NQN, 2, number);
     }
-    let (conn, (status, _)) = bench.queue(id, OTHER_HOST, 2, IO_QUEUES_MAX);
+    let (conn, (status, _)) = bench.queue(id, HOST_NQN, 2, IO_QUEUES_MAX);
     assert_eq!(status, Status::CONTROLLER_BUSY, "to be tried again");
-    let refused = (conn, OTHER_HOST.to_owned(), ConnectRefusal::TooManyQueues(QUEUES_MAX));
+    let refused = (conn, HOST_NQN.to_owned(), ConnectRefusal::TooManyQueues(QUEUES_MAX));
     assert_eq!((bench.refused.pop(), bench.closed.len()), (Some(refused), 0));
     bench.host(HOST_NQN, 1, 5000);
     assert!(bench.closed.contains(&admin), "a newcomer takes the place of the one without keep alive");
+}
+
+/// Returns whether a host gets one more association with keep alive.
+fn gets_in(bench: &mut Bench, nqn: &str, id: u8) -> bool {
+    let conn = bench.conn();
+    let data = ConnectData::new([id; 16], CONTROLLER_ANY, &bench.nqn, nqn).unwrap();
+    let status = bench.status(conn, ConnectCommand::new(0, 31, 5000, false).entry(), data.as_bytes());
+    if status == Status::SUCCESS {
+        bench.ok(conn, PropertySet::new(offset::CC, 0x0046_0061).entry(), &[]);
+    }
+    status == Status::SUCCESS
+}
+
+/// Lets one host take all places under many identifiers, before others come.
+#[test]
+fn a_host_that_holds_all_associations_keeps_no_other_host_out() {
+    let mut bench = Bench::new(&[]);
+    let (busy, id) = bench.host(HOST_NQN, 1, 5000);
+    bench.load(busy, 0);
+    let queue = bench.io(id, HOST_NQN, 1, 1);
+    start(&mut bench, queue, 1, 0);
+    let mut idle = Vec::new();
+    while idle.len() + 1 < ASSOCIATIONS_MAX {
+        bench.now += Duration::from_millis(1);
+        idle.push(bench.host(HOST_NQN, idle.len() as u8 + 2, 5000).0);
+    }
+    bench.ok(idle[0], command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
+    assert!(gets_in(&mut bench, OTHER_HOST, 1));
+    assert_eq!(bench.closed, [idle[1]], "the one without work that was silent longest");
+    assert!(!gets_in(&mut bench, HOST_NQN, 1), "it holds most");
+    let others = (1..ASSOCIATIONS_MAX).take_while(|_| gets_in(&mut bench, OTHER_HOST, 1)).count() + 1;
+    assert_eq!(others, ASSOCIATIONS_MAX / 2, "two hosts have equal shares");
+    assert!(!bench.closed.contains(&busy), "the one at work is the last to go");
+    let third = "nqn.2014-08.org.example:third";
+    let thirds = (0..ASSOCIATIONS_MAX).take_while(|_| gets_in(&mut bench, third, 1)).count();
+    assert_eq!(thirds, ASSOCIATIONS_MAX / 3);
+    assert!(![HOST_NQN, OTHER_HOST].iter().any(|nqn| gets_in(&mut bench, nqn, 1)), "nobody takes a place back");
+}
+
+#[test]
+fn a_host_that_holds_all_queues_keeps_no_other_host_out() {
+    let mut bench = Bench::new(&[]);
+    let mut held = Vec::new();
+    loop {
+        let (admin, id) = bench.host(HOST_NQN, 1, 5000);
+        held.push(admin);
+        let got = (1..=IO_QUEUES_MAX).take_while(|&number| bench.queue(id, HOST_NQN, 1, number).1.0.is_success());
+        if got.count() < IO_QUEUES_MAX.into() {
+            break;
+        }
+    }
+    let (admin, id) = bench.host(OTHER_HOST, 2, 5000);
+    for number in 1..=IO_QUEUES_MAX {
+        bench.io(id, OTHER_HOST, 2, number);
+    }
+    assert!(bench.closed.contains(&held[0]) && !bench.closed.contains(&admin));
 }
 
 #[test]

@@ -208,8 +208,13 @@ fn blocks_that_cannot_be_read_fail_their_command_only() {
     let mut settings = settings();
     let file = directory.path().join("slots");
     settings.results = Backing::File(file.clone());
-    let agent = TestAgent::start(settings, Arc::new(Gated::default()));
-    let association = Association::new(agent.at(), 1, Digests::NONE);
+    let dataset = Arc::new(Gated::default());
+    dataset.open();
+    let agent = TestAgent::start(settings, dataset);
+    let mut association = Association::new(agent.at(), 1, Digests::NONE);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
+    let (entry, data) = execute(&request(1, 0, vec![0]), 0);
+    association.open_queue(3, 8, true).ok(host::in_capsule(entry), &data);
     // Without flow control, data may report success, which it must not do here.
     for (number, flow_control) in [(1, true), (2, false)] {
         let mut queue = association.open_queue(number, 8, flow_control);

@@ -3,11 +3,13 @@
 //! A command that can stop cleanly registers a handler for as long as it can ([`Interrupt::handle`]). At any other time
 //! there is nothing to tidy up, and the first Ctrl-C ends the process. SIGTERM and SIGHUP count as Ctrl-C. The exit
 //! status is 128 plus the number of the signal, as a shell reports a program that a signal ended. A signal that was
-//! ignored when the process began (`nohup`) stays ignored.
+//! ignored when the process began (`nohup`) stays ignored. SIGCHLD does not: a process that ignores it learns nothing
+//! about the end of the programs that it starts.
 
 use anyhow::Context;
 use ddlp_csd::memory;
 use nix::sys::signal::Signal;
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::process;
@@ -55,8 +57,12 @@ impl Interrupt {
         let interrupt = Self::default();
         let state = interrupt.0.clone();
         let ignored = ignored_signals();
-        let numbers = SIGNALS.map(|signal| signal as i32);
-        let wanted = numbers.into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
+        let is_ignored = |number: i32| ignored >> (number - 1) & 1 == 1;
+        if is_ignored(Signal::SIGCHLD as i32) {
+            // A handler that does nothing keeps exit statuses as well as the default action does.
+            flag::register(Signal::SIGCHLD as i32, Arc::default()).context("cannot take over SIGCHLD")?;
+        }
+        let wanted = SIGNALS.map(|signal| signal as i32).into_iter().filter(|&number| !is_ignored(number));
         let mut signals = Signals::new(wanted).context("cannot take over signals")?;
         let attend = move || {
             for number in signals.forever() {

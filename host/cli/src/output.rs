@@ -6,6 +6,8 @@ mod files;
 mod partial;
 
 pub use files::Files;
+#[cfg(test)]
+pub use files::tests::assert_complete;
 
 use crate::text;
 use anyhow::{Context, bail};

@@ -1,6 +1,7 @@
 //! `ddlp pack`: packs a dataset into one file.
 
 use crate::interrupt::Interrupt;
+use crate::output::Files;
 use crate::progress::SampleProgress;
 use crate::{Ending, classes, files_only, output, text};
 use anyhow::Context;
@@ -118,15 +119,17 @@ fn jpeg_help() -> String {
     format!("Store JPEGs {} [default: {}]", forms.join(", or "), PackFormat::default().form.name())
 }
 
+/// Returns the files that the command reads and writes, except for the dataset.
+fn files(args: &PackArgs) -> Files<'_> {
+    Files::default().reads("--classes", args.classes.clone()).writes("OUT", Some(&args.out))
+}
+
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
     files_only::check(&args.source)?;
     let source = classes::given(ddlp_dataset::open(&args.source)?.into(), args.classes.as_deref())?;
-    output::Files::default()
-        .reads("--classes", args.classes.clone())
-        .writes("OUT", Some(&args.out))
-        .check(&*source, &args.source)?;
+    files(args).check(&*source, &args.source)?;
     let options = PackOptions {
         threads: args.threads.map_or(0, usize::from),
         overwrite: args.force,
@@ -298,6 +301,11 @@ fn rest(out: &mut String, count: u64, shown: usize, what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_option_that_names_a_file_is_an_input_or_an_output() {
+        output::assert_complete(files, &[]);
+    }
 
     #[test]
     fn help_describes_each_form_that_an_option_asks_for() {

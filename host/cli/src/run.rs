@@ -38,7 +38,7 @@ use saving::Saving;
 use starting::Starting;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -154,6 +154,11 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
     let description = String::from_utf8(description).with_context(|| format!("{name} is not UTF-8 text"))?;
     Pipeline::from_toml(&description)
         .with_context(|| format!("{name} is not a valid pipeline (`ddlp run --help` shows one)"))
+}
+
+/// Returns the file that describes a pipeline, unless the pipeline is a built-in one.
+pub fn pipeline_file(name: &str) -> Option<PathBuf> {
+    Pipeline::named(name).is_none().then(|| PathBuf::from(name))
 }
 
 fn build(args: &RunArgs, options: LoaderOptions, dataset: Arc<dyn Dataset>) -> anyhow::Result<Loader> {

@@ -7,7 +7,7 @@ mod page;
 mod picture;
 
 use crate::output::{self, Files};
-use crate::run::pipeline;
+use crate::run::{pipeline, pipeline_file};
 use crate::wrong::wrong;
 use crate::{Ending, files_only, text};
 use anyhow::Context;
@@ -91,9 +91,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Ending> {
     files_only::check(&args.dataset)?;
     let pipeline = pipeline(&args.pipeline)?;
     let dataset = ddlp_dataset::open(&args.dataset)?;
-    let is_file = Path::new(&args.pipeline).exists();
-    let described = is_file.then(|| PathBuf::from(&args.pipeline));
-    Files::default().reads("--pipeline", described).writes("--out", Some(&args.out)).check(&*dataset, &args.dataset)?;
+    files(args).check(&*dataset, &args.dataset)?;
     output::check_writable(&args.out, "the sheet")?;
     let sheet = Sheet::of(&*dataset, pipeline, args)?;
     let bytes = match kind {
@@ -118,6 +116,11 @@ impl SheetKind {
             _ => wrong!("--out {}: a sheet's name ends in .html, .png, .jpg or .jpeg", path.display()),
         })
     }
+}
+
+/// Returns the files that the command reads and writes, except for the dataset.
+fn files(args: &ShowArgs) -> Files<'_> {
+    Files::default().reads("--pipeline", pipeline_file(&args.pipeline)).writes("--out", Some(&args.out))
 }
 
 impl Sheet {

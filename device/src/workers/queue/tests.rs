@@ -3,7 +3,6 @@ use crate::slots::{Backing, Geometry, Slots};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{Outcome, SlotLayout};
-use std::os::unix::fs::FileExt;
 use std::panic::AssertUnwindSafe;
 
 const ID: JobId = JobId(1);
@@ -26,7 +25,7 @@ fn job(id: JobId, samples: u64) -> Job {
         id_limit: samples,
         sample_ids: (0..samples).collect(),
     };
-    Job { id, program, request, layout }
+    Job { id, program, host: crate::test_support::host(1), request, layout }
 }
 
 /// Makes a queue with one job.
@@ -40,7 +39,7 @@ fn queue(samples: u64) -> JobQueue {
 fn next<'a>(queue: &'a JobQueue, slots: &Slots, most: usize) -> WorkerTask<'a> {
     let task = queue.next(most).unwrap();
     if task.is_first() {
-        queue.leased(&task, slots.lease(0, task.work.job.layout).unwrap());
+        queue.leased(&task, slots.lease(0, task.work.job.layout, &task.work.job.host).unwrap());
     }
     task
 }
@@ -66,12 +65,18 @@ fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, SlotSeal) {
 
 fn is_valid(slots: &Slots) -> bool {
     let mut block = vec![0; HEADER_BYTES];
-    slots.file().read_exact_at(&mut block, 0).unwrap();
+    slots.read(&crate::test_support::host(1), 0, &mut block).unwrap();
     SlotHeader::parse(&block).is_ok()
 }
 
 fn is_free(slots: &Slots) -> bool {
-    slots.lease(0, SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap()).is_ok()
+    slots
+        .lease(
+            0,
+            SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap(),
+            &crate::test_support::host(1),
+        )
+        .is_ok()
 }
 
 #[test]
@@ -118,7 +123,7 @@ fn a_job_has_one_worker_until_its_slot_is_leased() {
     queue.push(job(JobId(2), 3));
     let first = queue.next(1).unwrap();
     assert_eq!(queue.next(1).unwrap().id(), JobId(2));
-    queue.leased(&first, slots.lease(0, first.work.job.layout).unwrap());
+    queue.leased(&first, slots.lease(0, first.work.job.layout, &first.work.job.host).unwrap());
     let second = queue.next(1).unwrap();
     assert_eq!((second.id(), second.positions.clone()), (ID, 1..2));
 }

@@ -7,12 +7,12 @@ use super::table;
 use crate::cores::{self, CoreList};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
-use crate::run::{parse_positive, parse_throttle, pipeline};
+use crate::run::{parse_positive, parse_throttle, pipeline, pipeline_file};
 use crate::wrong::wrong;
 use crate::{Ending, machine, text};
 use anyhow::{Context, bail};
 use clap::Args;
-use ddlp_host::{Host, LocalDrive, Pipeline, drive_address, open_dataset};
+use ddlp_host::{Host, LocalDrive, drive_address, open_dataset};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -150,10 +150,9 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
 
 /// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &DualArgs) -> Files<'_> {
-    let pipeline = Some(&args.pipeline).filter(|name| Pipeline::named(name).is_none());
     Files::default()
         .writes("--json", args.json.as_deref())
-        .reads("--pipeline", pipeline.map(PathBuf::from))
+        .reads("--pipeline", pipeline_file(&args.pipeline))
         .reads("this program", std::env::current_exe().ok())
         .reads("the agent", drive(args).program())
 }
@@ -293,5 +292,15 @@ fn say(args: &DualArgs, outcome: &DualFigures) -> anyhow::Result<()> {
     match &args.json {
         Some(path) => output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report"),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_that_names_a_file_is_an_input_or_an_output() {
+        output::assert_complete(files, &[]);
     }
 }

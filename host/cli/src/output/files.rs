@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// Most links from a name to its file; Linux has the same limit.
 const LINKS_MAX: u32 = 40;
 
-/// Files that a command reads and writes, each with the option that names it.
+/// Files that a command reads and writes, each with the option that names it. [`tests::assert_complete`] finds options
+/// that are missing.
 #[derive(Default)]
 pub struct Files<'a> {
     outputs: Vec<(&'static str, &'a Path)>,
@@ -27,9 +28,9 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// Adds a file that is read.
-    pub fn reads(mut self, what: &'static str, path: Option<PathBuf>) -> Self {
-        self.inputs.extend(path.map(|path| (what, path)));
+    /// Adds files that are read.
+    pub fn reads(mut self, what: &'static str, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.inputs.extend(paths.into_iter().map(|path| (what, path)));
         self
     }
 
@@ -113,4 +114,4 @@ pub fn destination(path: &Path) -> io::Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

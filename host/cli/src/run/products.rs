@@ -2,6 +2,7 @@
 
 use super::args::RunArgs;
 use super::drives;
+use super::pipeline_file;
 use crate::machine;
 use crate::output::{self, Files};
 use crate::text;
@@ -9,10 +10,9 @@ use anyhow::anyhow;
 use ddlp_dataset::SampleFields;
 use ddlp_host::report::Report;
 use ddlp_host::{LoaderState, LocalDrive, LocalResults, Plan};
-use ddlp_pixels::Pipeline;
 use ddlp_report::Context;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Name of the figures in messages.
 pub const JSON: &str = "the JSON report";
@@ -23,31 +23,30 @@ pub const STATE: &str = "the state";
 
 /// Fails if one of the files cannot be written, since that should be known before the run.
 pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
-    let wanted = [(&args.json, JSON), (&args.report, PAGE), (&args.plan_out, PLAN), (&args.state_out, STATE)];
-    for (path, what) in wanted {
-        if let Some(path) = path {
-            output::check_writable(path, what)?;
-        }
-    }
-    Ok(())
+    outputs(args).try_for_each(|(_, what, path)| output::check_writable(path, what))
+}
+
+/// Returns the files that this module writes: the option, what it is in messages, and the file.
+fn outputs(args: &RunArgs) -> impl Iterator<Item = (&'static str, &'static str, &Path)> {
+    let all = [
+        ("--json", JSON, &args.json),
+        ("--report", PAGE, &args.report),
+        ("--plan-out", PLAN, &args.plan_out),
+        ("--state-out", STATE, &args.state_out),
+    ];
+    all.into_iter().filter_map(|(option, what, path)| Some((option, what, path.as_deref()?)))
 }
 
 /// Returns the files that the run reads and writes, except for the dataset.
 pub fn files(args: &RunArgs) -> Files<'_> {
     let is_results_file = |place: &&Path| matches!(drives::results(place), LocalResults::File(_));
     let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
-    let pipelines = args.pipeline.iter().filter(|name| Pipeline::named(name).is_none());
-    let pipelines = pipelines.map(|path| ("--pipeline", PathBuf::from(path)));
-    let fields = args.fields.iter().flat_map(|path| SampleFields::files(path)).map(|path| ("--fields", path));
-    pipelines
-        .chain(fields)
-        .fold(Files::default(), |files, (option, path)| files.reads(option, Some(path)))
-        .reads("--classes", args.classes.clone())
-        .writes("--json", args.json.as_deref())
-        .writes("--report", args.report.as_deref())
-        .writes("--plan-out", args.plan_out.as_deref())
-        .writes("--state-out", args.state_out.as_deref())
+    outputs(args)
+        .fold(Files::default(), |files, (option, _, path)| files.writes(option, Some(path)))
         .writes("--results", args.results.as_deref().filter(is_results_file))
+        .reads("--pipeline", args.pipeline.iter().filter_map(|name| pipeline_file(name)))
+        .reads("--fields", args.fields.iter().flat_map(|path| SampleFields::files(path)))
+        .reads("--classes", args.classes.clone())
         .reads("--resume", args.resume.clone())
         .reads("--plan-in", args.plan_in.clone())
         .reads("this program", std::env::current_exe().ok())
@@ -138,6 +137,11 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
 mod tests {
     use super::*;
     use ddlp_host::report::{CorruptReport, FaultKind, FaultReport, ProngReport};
+
+    #[test]
+    fn every_option_that_names_a_file_is_an_input_or_an_output() {
+        output::assert_complete(files, &["host_nqn"]);
+    }
 
     #[test]
     fn a_command_can_be_pasted_into_a_shell() {

@@ -30,6 +30,11 @@ fn sheet(args: &ShowArgs) -> Sheet {
 }
 
 #[test]
+fn every_option_that_names_a_file_is_an_input_or_an_output() {
+    output::assert_complete(files, &[]);
+}
+
+#[test]
 fn a_sheet_has_each_sample_as_it_is_and_as_it_is_drawn() {
     let (_folder, args) = dataset("sheet.png");
     let sheet = sheet(&args);

@@ -334,6 +334,20 @@ fn completions_and_manuals_know_every_command() {
     assert_eq!(names(&folder.join("there")), [""; 0], "no empty page");
 }
 
+/// Starts the command as a program does that ignores the end of its children.
+#[test]
+fn an_agent_that_cannot_be_executed_is_named_although_sigchld_is_ignored() {
+    let home = photos(0);
+    let line = format!("trap '' CHLD; exec {} run photos --quiet --agent /no/such/agent", env!("CARGO_BIN_EXE_ddlp"));
+    let output = Command::new("sh").args(["-c", &line]).current_dir(home.path()).output().expect("sh starts");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.starts_with("error: ") && message.contains("/no/such/agent cannot be started (No such"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_log_in_a_file_has_no_colours() {
     let home = photos(0);

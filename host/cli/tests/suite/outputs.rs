@@ -31,6 +31,8 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
     succeed(folder, &format!("run p.ddlp {RUN} --plan-out o.plan"));
     fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
     fs::write(folder.join("labels.txt"), "1\n").unwrap();
+    fs::write(folder.join("table.csv"), "name,label\n").unwrap();
+    symlink("table.csv", folder.join("to-table")).unwrap();
     fs::create_dir_all(folder.join("shards")).unwrap();
     fs::write(folder.join("shards/0.tar"), "a shard").unwrap();
     let truth = "ILSVRC2012_validation_ground_truth.txt";
@@ -57,6 +59,8 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
         ("photos", "", "photos/new.tar"),
         ("photos", "--pipeline p.toml", "p.toml"),
         ("photos", "--fields labels.txt", "labels.txt"),
+        ("photos", "--fields table.csv", "to-table"),
+        ("p.ddlp", "--fields to-table", "table.csv"),
         ("p.ddlp", "--fields shards", "shards/0.tar"),
         ("p.ddlp", &format!("--fields {truth}"), "meta.mat"),
         ("p.ddlp", "--resume at.json", "at.json"),

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time within which the agent must report that it serves; it opens the dataset first.
@@ -216,7 +216,8 @@ impl LocalAgent {
         // This thread starts the agent, and lives as long as the agent: PR_SET_PDEATHSIG sends its signal when the
         // thread that started the child ends. It leaves the exit status to `died` and `end`.
         let attend = move || {
-            let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
+            let spawned = with_exit_statuses(|| command.spawn());
+            let started = spawned.map(|mut child| (child.stderr.take().expect("piped above"), child));
             match started {
                 Ok((stderr, child)) => {
                     let process = Pid::from_raw(child.id() as i32);
@@ -275,7 +276,11 @@ impl LocalAgent {
     fn died(&mut self, until: Instant) -> AgentError {
         let mut status = None;
         while Instant::now() < until && (status.is_none() || !self.log_ended.load(Ordering::Acquire)) {
-            status = status.or_else(|| self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()));
+            status = status.or_else(|| match self.child.as_mut()?.try_wait() {
+                Ok(ended) => Some(ended?.to_string()),
+                // This process ignores SIGCHLD.
+                Err(_) => Some("exit status unknown".to_owned()),
+            });
             std::thread::sleep(Duration::from_millis(2));
         }
         let Some(status) = status else { return self.unlike_an_agent("") };
@@ -285,7 +290,7 @@ impl LocalAgent {
         if !lines.iter().any(|line| line.starts_with("error: ")) {
             log = format!(": {}{log}", advice());
         }
-        AgentError::Ended { program: self.program.clone(), status: status.to_string(), log }
+        AgentError::Ended { program: self.program.clone(), status, log }
     }
 
     /// Ends the agent by closing its pipe, by SIGTERM if a fork of this process keeps the pipe open, or by SIGKILL if
@@ -311,7 +316,9 @@ impl LocalAgent {
     }
 
     fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        let is_running = self.is_running();
+        // If SIGCHLD is ignored, the identifier of an agent that has ended may be another process's by now.
+        if let Some(mut child) = self.child.take().filter(|_| is_running) {
             // Both fail only when the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
@@ -334,6 +341,27 @@ impl Drop for LocalAgent {
 /// Names a descriptor that the agent inherits, as its place for results.
 fn inherited(memory: &impl AsRawFd) -> String {
     format!("fd:{}", memory.as_raw_fd())
+}
+
+/// Runs `step`, which starts a program, with the exit statuses of child processes kept. A process that ignores SIGCHLD
+/// gets none, and the standard library then panics when the program cannot be executed.
+fn with_exit_statuses<R>(step: impl FnOnce() -> R) -> R {
+    /// Held while the signal's action differs from the process's own.
+    static CHANGED: Mutex<()> = Mutex::new(());
+    let _changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: all zeros are a valid action, the default one.
+    let (default, mut own): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action, sigaction only writes the present one to `own`.
+    unsafe { libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut own) };
+    if own.sa_sigaction != libc::SIG_IGN && own.sa_flags & libc::SA_NOCLDWAIT == 0 {
+        return step();
+    }
+    // SAFETY: both actions are valid: the default one, and the one that the process had before.
+    unsafe { libc::sigaction(libc::SIGCHLD, &default, std::ptr::null_mut()) };
+    let result = step();
+    // SAFETY: as above.
+    unsafe { libc::sigaction(libc::SIGCHLD, &own, std::ptr::null_mut()) };
+    result
 }
 
 fn thread_error(error: std::io::Error) -> AgentError {
@@ -409,6 +437,28 @@ mod tests {
             let error = refusal(agent);
             assert!(error.contains(expected) && error.contains("`agent`"), "{error}");
         }
+    }
+
+    /// Ignores SIGCHLD in another process, since that applies to all threads of a process.
+    #[test]
+    fn a_process_that_ignores_its_children_gets_the_same_messages() {
+        const CHILD: &str = "DDLP_TEST_IGNORES_CHILDREN";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "drive::local::tests::a_process_that_ignores_its_children_gets_the_same_messages";
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            let output = command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && !said.contains("panicked"), "{said}");
+            return;
+        }
+        // SAFETY: an ignored signal has no handler.
+        unsafe { nix::sys::signal::signal(Signal::SIGCHLD, nix::sys::signal::SigHandler::SigIgn) }.unwrap();
+        let error = refusal(Path::new("/no/such/agent"));
+        assert!(error.contains("cannot be started (No such file"), "{error}");
+        let error = refusal(Path::new("/bin/true"));
+        assert!(error.contains("ended before it served (exit status"), "{error}");
+        let mut lost = Command::new("/bin/true").spawn().unwrap();
+        assert_eq!(lost.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD), "SIGCHLD is still ignored");
     }
 
     /// Starts this test program, which knows as little of an agent's options as an older agent may.

@@ -1,5 +1,36 @@
 use super::*;
+use clap::{Arg, Args, Command};
+use std::any::TypeId;
 use std::os::unix::fs::symlink;
+
+/// Fails if an option of a command may name a file that `files` does not have, so that no command forgets a new option.
+/// An option may name a file if its value is a path, a text of any kind, or is called FILE in the help. `others` are
+/// options whose text is no file's name; the dataset is checked on its own.
+pub fn assert_complete<A: Args>(files: impl Fn(&A) -> Files<'_>, others: &[&str]) {
+    const GIVEN: &str = "./given.file";
+    let command = A::augment_args(Command::new("command").no_binary_name(true));
+    let mut found = Vec::new();
+    for arg in command.get_arguments().filter(|arg| may_name_a_file(arg) && !others.contains(&arg.get_id().as_str())) {
+        let positionals = command.get_positionals();
+        let mut words: Vec<String> = positionals.map(|other| if other == arg { GIVEN } else { "x" }.into()).collect();
+        words.extend(arg.get_long().map(|long| format!("--{long}={GIVEN}")));
+        let args = A::from_arg_matches(&command.clone().try_get_matches_from(&words).unwrap()).unwrap();
+        let files = files(&args);
+        let mut named = files.outputs.iter().map(|(_, path)| *path).chain(files.inputs.iter().map(|(_, path)| &**path));
+        assert!(named.any(|path| path == Path::new(GIVEN)), "{} is neither an input nor an output", arg.get_id());
+        found.push(arg.get_id().to_string());
+    }
+    assert!(!found.is_empty());
+}
+
+fn may_name_a_file(arg: &Arg) -> bool {
+    let kind = arg.get_value_parser().type_id();
+    let is_path = [TypeId::of::<PathBuf>(), TypeId::of::<std::ffi::OsString>()].iter().any(|path| kind == *path);
+    let is_text = kind == TypeId::of::<String>() && arg.get_possible_values().is_empty();
+    let is_called_file = arg.get_value_names().unwrap_or_default().iter().any(|name| name.contains("FILE"));
+    let is_dataset = arg.is_positional() && ["dataset", "source"].contains(&arg.get_id().as_str());
+    arg.get_action().takes_values() && (is_path || is_text || is_called_file) && !is_dataset
+}
 
 /// Makes an image folder `photos`, files `at.json` and `p.toml`, and links to files of both kinds.
 fn home() -> (tempfile::TempDir, PathBuf) {
