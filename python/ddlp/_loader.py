@@ -64,7 +64,10 @@ class Batch(_Fields):
     prong: int | None = None
     """Prong that prepared the batch: 0 is the CPU, 1 the first drive."""
     sample_ids: list[int] | None = None
-    """Sample id of each image."""
+    """Sample id of each image, and of its label and other fields."""
+    requested_ids: list[int] | None = None
+    """Sample id that the epoch's order has for each image: another one than in `sample_ids` where policy="replace" has
+    replaced a corrupt sample."""
     sizes: list[tuple[int, int]] | None = None
     """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
 
@@ -81,6 +84,7 @@ class NamedBatch(dict[str, Any]):
     index: int | None = None
     prong: int | None = None
     sample_ids: list[int] | None = None
+    requested_ids: list[int] | None = None
     sizes: list[tuple[int, int]] | None = None
 
 
@@ -580,7 +584,7 @@ class Loader:
             named.update((name, self._output(field)) for name, field in batch.others)
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
-        delivered.sample_ids, delivered.sizes = batch.sample_ids, sizes
+        delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
         self._has_begun = True
         return delivered
 
