@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
@@ -28,6 +29,9 @@ from ._report import Report
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
+
+_LOOKS = 3
+"""Looks at the same batch in a row after which the loader warns."""
 
 _LOG = logging.getLogger("ddlp")
 
@@ -91,7 +95,8 @@ class NamedBatch(dict[str, Any]):
 class Loader:
     """Delivers the batches of a dataset, prepared by the CPU and by drives.
 
-    Each iteration is one epoch, and yields pairs of images and labels::
+    Each iteration is one epoch, and yields pairs of images and labels. Only ``next(iter(loader))``, a look at a batch,
+    costs no epoch::
 
         loader = ddlp.Loader("train.ddlp", batch_size=256, normalize=ddlp.IMAGENET)
         for epoch in range(3):
@@ -323,6 +328,8 @@ class Loader:
         self._has_begun = False
         # The state at the beginning of the latest iteration.
         self._iterated_from: dict[str, Any] = {}
+        # How many iterations in a row, before the latest one, were looks at its first batch.
+        self._looks = 0
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         # Whether the run was closed for another one, which then could not be opened.
@@ -338,18 +345,29 @@ class Loader:
     # -- iteration ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins an epoch, or goes on with the one in which a state was taken. After a `break`, begins the next epoch.
+        """Begins an epoch, or goes on with the one in which a state was taken.
+
+        A look at a batch, such as ``next(iter(loader))``, costs no epoch: after an iteration that got only one batch,
+        begins where that iteration began. After an iteration that got more and was left early, by `break` for example,
+        begins the next epoch.
 
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
-        state = now = self.state_dict()
-        if self._is_within(now):
-            state = {**now, "epoch": now["epoch"] + 1, "delivered": []}
+        now = self.state_dict()
+        state = self._next_start(now)
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
-                f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
-                "option out"
+                f"all {self._epochs} epochs of this loader have been delivered, or left after two batches or more: "
+                "give it more `epochs`, leave the option out, or choose an epoch by set_epoch"
+            )
+        self._looks = self._looks + 1 if state is self._iterated_from else 0
+        if self._looks == _LOOKS:
+            warnings.warn(
+                f"the last {_LOOKS} iterations got one batch each, and it was the same one: next(iter(loader)) is a "
+                "look at the first batch, after which the epoch begins again. For another batch each time, keep the "
+                "iterator: `batches = iter(loader)`, then `next(batches)`",
+                stacklevel=2,
             )
         if state is not now or phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
@@ -393,8 +411,11 @@ class Loader:
         if epoch >= epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
         now = self.state_dict()
-        if self._is_within(now) or epoch != now["epoch"]:
-            self._go_to({**now, "epoch": epoch, "delivered": []})
+        state = self._next_start(now)
+        if epoch != state["epoch"]:
+            state = {**now, "epoch": epoch, "delivered": []}
+        if state is not now:
+            self._go_to(state)
 
     # -- position -----------------------------------------------------------------------------------------------------
 
@@ -455,10 +476,16 @@ class Loader:
             state = moved(state, json.loads(run.state()), self._phases)
         return json.dumps(state, default=plain)
 
-    def _is_within(self, now: dict[str, Any]) -> bool:
-        """Returns whether an iteration has got a batch of the epoch of the state `now`, but not the last one."""
+    def _next_start(self, now: dict[str, Any]) -> dict[str, Any]:
+        """Returns the state from which the next iteration begins, if `now` is the loader's state."""
         began = self._iterated_from
-        return began.get("epoch") == now["epoch"] and len(now["delivered"]) > len(began["delivered"])
+        if began.get("epoch") != now["epoch"]:
+            # The epoch of the latest iteration is over, or there was no iteration yet.
+            return now
+        got = len(now["delivered"]) - len(began["delivered"])
+        if got == 0:
+            return now
+        return began if got == 1 else {**now, "epoch": now["epoch"] + 1, "delivered": []}
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
