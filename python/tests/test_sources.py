@@ -526,6 +526,28 @@ def test_a_dataset_of_hugging_face_may_name_files(photos):
     assert digests(loader(ddlp.ArrowTable(unnamed, image="image"))).ordered == expected
 
 
+def test_a_dataset_of_hugging_face_with_a_transform_is_refused(photos, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("PIL")
+    files, labels = zip(*map(Photos(photos).__getitem__, range(60)), strict=True)
+    columns = {"image": [{"bytes": data, "path": None} for data in files], "label": list(labels)}
+    dataset = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    transformed = dataset.with_transform(lambda rows: rows)
+    for wrong in [transformed, transformed.select([1, 0]), ddlp.ArrowTable(transformed), ddlp.Mix([transformed])]:
+        with pytest.raises(ddlp.ConfigurationError, match="has a transform .*with_format.None.*pipeline"):
+            loader(wrong)
+    with pytest.raises(ddlp.ConfigurationError, match="has a transform"):
+        ddlp.pack(transformed, tmp_path / "wrong.ddlp")
+    # A format that only names the type of arrays changes no image.
+    expected = digests(loader(photos)).ordered
+    for same in [transformed.with_format(None), dataset.with_format("numpy"), dataset.with_format("arrow")]:
+        assert digests(loader(same)).ordered == expected
+    gray = dataset.cast_column("image", datasets.Image(mode="L"))
+    for wrong in [gray, ddlp.ArrowTable(gray, image="image")]:
+        with pytest.raises(ddlp.ConfigurationError, match="'image' .* the mode 'L', but the loader makes RGB"):
+            loader(wrong)
+
+
 def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
     datasets = pytest.importorskip("datasets")
     dataset = datasets.Dataset.from_dict({"image": [b"x"], "label": [0]})
