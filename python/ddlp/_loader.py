@@ -20,6 +20,7 @@ from ._errors import ConfigurationError, UsageError
 from ._fields import ArrowStream, fields_of, path_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
+from ._instead import refuses_other_loaders
 from ._mix import Mix, absolute
 from ._output import OUTPUTS, Output, missing_library
 from ._per_sample import PerSample, checked
@@ -186,6 +187,7 @@ class Loader:
         DriveError: A drive cannot be used.
     """
 
+    @refuses_other_loaders
     def __init__(
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import json
 import operator
 import os
@@ -25,11 +26,23 @@ class Pipeline:
         described = []
         if isinstance(operations, Operation):
             raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
-        for operation in operations:
+        for number, operation in enumerate(operations):
             name = NAMES.get(type(operation))
             if name is None:
                 known = ", ".join(kind.__name__ for kind in NAMES)
                 raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
+            for parameter, value in asdict(operation).items():
+                try:
+                    json.dumps(value, default=plain, allow_nan=False)
+                except ValueError:
+                    raise ConfigurationError(
+                        f"operation {number}, {name}: `{parameter}` is {value}, but must have finite numbers"
+                    ) from None
+                except TypeError:
+                    raise TypeError(
+                        f"operation {number}, {name}: `{parameter}` is {value!r}, but must be a number, a text, or a "
+                        "list of numbers"
+                    ) from None
             described.append({name: asdict(operation)})
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
 
@@ -89,10 +102,15 @@ def cifar_train() -> Pipeline:
     return Pipeline([RandomCrop(32, padding=4), RandomHorizontalFlip()])
 
 
-def plain(value: Any) -> bool | int | float:
-    """Converts a truth value or number of a library's own type, such as NumPy's, to one of Python."""
-    if str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
-        return bool(value)
+def plain(value: Any) -> Any:
+    """Converts a value of a library's own type to one of Python: a truth value, a number, an array, or a member of an
+    enumeration, such as torchvision's InterpolationMode.BILINEAR."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    # Arrays of NumPy and tensors; single numbers of these libraries, too.
+    as_list = getattr(value, "tolist", None)
+    if callable(as_list):
+        return as_list()
     try:
         return operator.index(value)
     except TypeError:

@@ -37,7 +37,7 @@ mod _ddlp {
     use ddlp_host::pixels::ops::Operation;
     use ddlp_host::{LoaderOptions, Pipeline, Report};
     use pyo3::prelude::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     #[pymodule_export]
     use super::array::Array;
@@ -131,11 +131,31 @@ mod _ddlp {
         whole.map_err(|error| {
             let operations = value["operations"].as_array().map(Vec::as_slice).unwrap_or_default();
             let wrong = operations.iter().enumerate().find_map(|(number, operation)| {
-                let error = serde_json::from_value::<Operation>(operation.clone()).err()?;
+                let error = serde_json::from_value::<Operation>(operation.clone()).err()?.to_string();
                 let names = operation.as_object().map(|named| named.keys().cloned().collect::<Vec<_>>().join(", "));
-                Some(format!("operation {number}, {}: {error}", names.unwrap_or_else(|| operation.to_string())))
+                let parameter = wrong_parameter(operation, &error).map(|wrong| format!("{wrong}: "));
+                let (names, parameter) =
+                    (names.unwrap_or_else(|| operation.to_string()), parameter.unwrap_or_default());
+                Some(format!("operation {number}, {names}: {parameter}{error}"))
             });
             wrong.unwrap_or_else(|| format!("this is not a pipeline: {error}"))
+        })
+    }
+
+    /// Returns name and value of the parameter to which an operation's error belongs: without it the error is another.
+    fn wrong_parameter(operation: &Value, error: &str) -> Option<String> {
+        let (name, parameters) = operation.as_object()?.iter().next()?;
+        if error.starts_with("missing field") {
+            return None;
+        }
+        parameters.as_object()?.iter().find_map(|(parameter, value)| {
+            let mut others = parameters.clone();
+            others.as_object_mut()?.remove(parameter);
+            let left = serde_json::from_value::<Operation>(json!({ name: others })).err();
+            left.is_none_or(|left| left.to_string() != error).then(|| match value {
+                Value::Null => format!("`{parameter}` is None"),
+                value => format!("`{parameter}` is {value}"),
+            })
         })
     }
 

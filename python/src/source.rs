@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError, PyTypeError
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyMemoryView};
 use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,7 +80,8 @@ impl Sequence {
         let wrong = |what: String| {
             let name = &self.name;
             PyTypeError::new_err(format!(
-                "item {index} of {name} is {what}, but must be (bytes of an image file, label)"
+                "item {index} of {name} is {what}, but must be (bytes of an image file, label): return the file's \
+                 bytes, such as path.read_bytes(), instead of an image that is decoded"
             ))
         };
         let Ok((image, label)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
@@ -90,7 +91,7 @@ impl Sequence {
             Ok(bytes) => bytes,
             Err(_) => PyMemoryView::from(&image)
                 .ok()
-                .filter(|_| !image.is_instance_of::<PyString>())
+                .filter(|view| is_of_bytes(view).unwrap_or(false))
                 .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
                 .ok_or_else(|| wrong(format!("({}, …)", described(&image))))?,
         };
@@ -160,9 +161,18 @@ impl Sequence {
     }
 }
 
-/// Names the type of a value.
+/// Returns whether a buffer is a row of bytes, as those of a file are. A decoded image has more dimensions.
+fn is_of_bytes(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
+    Ok(view.getattr("ndim")?.extract::<usize>()? == 1 && view.getattr("itemsize")?.extract::<usize>()? == 1)
+}
+
+/// Names the type of a value, and the shape of an array.
 fn described(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().fully_qualified_name().map_or_else(|_| "something else".into(), |name| format!("a {name}"))
+    let Ok(name) = value.get_type().fully_qualified_name() else { return "something else".into() };
+    match value.getattr_opt("shape") {
+        Ok(Some(shape)) => format!("a {name} of shape {shape}"),
+        _ => format!("a {name}"),
+    }
 }
 
 /// Returns an error that was raised because of another.

@@ -1,5 +1,6 @@
 """Exceptions: each kind has its class, and its message says what to do."""
 
+import enum
 import math
 from pathlib import Path
 
@@ -51,6 +52,13 @@ import ddlp
         ({"drives": Path("/dev/nvme777")}, ddlp.DriveError, "/dev/nvme777"),
         ({"drives": ddlp.LocalDrive(agent=Path("/no/such/agent"))}, ddlp.DriveError, "/no/such/agent"),
         ({"batchsize": 3}, TypeError, "batchsize"),
+        (
+            {"num_workers": 8, "collate_fn": list},
+            TypeError,
+            r"num_workers=8 .give the number of threads as threads.; collate_fn=<class 'list'> .call the function on",
+        ),
+        ({"shuffle": None}, ddlp.ConfigurationError, "`shuffle` is None, but must be True or False"),
+        ({"drive_optional": "yes"}, ddlp.ConfigurationError, '`drive_optional` is "yes", but must be True or False'),
         ({"dtype": numpy.float32}, ddlp.ConfigurationError, 'must be the name of a type, such as "float32"'),
         ({"cores": 0}, ddlp.ConfigurationError, r"cores is 0, but must be a list .* such as \[0, 1\]"),
         ({"drives": True}, TypeError, "drives is True, but must be a drive or a list of drives"),
@@ -133,13 +141,34 @@ def test_what_is_no_state_is_explained(pack):
 def test_an_operation_with_a_wrong_parameter_is_named():
     for wrong, part in [
         (lambda: ddlp.CenterCrop(-3), "operation 0, center_crop: .*whole number"),
-        (lambda: ddlp.Resize(64, interpolation="cubic"), "operation 0, resize: unknown variant `cubic`"),
+        (
+            lambda: ddlp.Resize(64, interpolation="cubic"),
+            'operation 0, resize: `interpolation` is "cubic": .* expected `nearest` or `bilinear`',
+        ),
+        (
+            lambda: ddlp.RandomRotation(30, fill=127.6),
+            "random_rotation: `fill` is 127.6: .* a whole number from 0 to 255",
+        ),
+        (lambda: ddlp.RandomRotation(math.nan), "random_rotation: `degrees` is nan, but must have finite numbers"),
+        (lambda: ddlp.CenterCrop(None), "center_crop: `size` is None: "),
     ]:
         with pytest.raises(ddlp.ConfigurationError, match=part) as raised:
             ddlp.Pipeline([wrong()])
         assert "column" not in str(raised.value)
+    with pytest.raises(
+        TypeError, match="random_rotation: `fill` is <object .*, but must be a number, a text, or a list"
+    ):
+        ddlp.Pipeline([ddlp.RandomRotation(30, fill=object())])
     with pytest.raises(TypeError, match=r"needs a list of operations: ddlp.Pipeline\(\[Resize"):
         ddlp.Pipeline(ddlp.Resize(64))
+
+
+def test_parameters_may_be_values_of_other_libraries():
+    bilinear = enum.Enum("InterpolationMode", {"BILINEAR": "bilinear"}).BILINEAR
+    given = ddlp.RandomRotation(numpy.float32(30), fill=numpy.array([1, 2, 3]), interpolation=bilinear)
+    same = ddlp.RandomRotation(30, fill=(1, 2, 3), interpolation="bilinear")
+    pipelines = [ddlp.Pipeline([rotation, ddlp.CenterCrop(numpy.int64(32))]) for rotation in (given, same)]
+    assert pipelines[0] == pipelines[1]
 
 
 def test_shares_of_a_mix_as_a_dict_are_explained():

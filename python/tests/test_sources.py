@@ -93,6 +93,11 @@ def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
         (("photo.jpg", 3), "is .a str, …., but must be"),
         ((b"photo", "cat"), "is .bytes, a str., but must be"),
         ((b"photo", -1), "is -1, but labels lie between 0 and"),
+        (
+            (numpy.zeros((8, 8, 3), "uint8"), 0),
+            r"is .a numpy.ndarray of shape .8, 8, 3., …., .*bytes, such as path.read",
+        ),
+        ((numpy.zeros(9, "float32"), 0), r"is .a numpy.ndarray of shape .9,., …., but must be"),
     ],
 )
 def test_items_that_are_no_samples_are_described(item, part):
@@ -430,6 +435,10 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
         (photos_table(photos, image=hub_column([(None, None)] * 60)), "row 0 .* neither bytes"),
         (photos_table(photos, image=hub_column([(None, "hf://a/b.jpg")] * 60)), "row 0 .* address hf://a/b.jpg"),
         (ddlp.ArrowTable([1, 2]), "builtins.list is not one"),
+        (
+            ddlp.ArrowTable(photos_table(photos, label=["cat"] * 60), label="label"),
+            "the column label of the table holds Utf8, but must hold whole numbers: encode the labels",
+        ),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59 .* label -1, but labels lie between"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [2**32 - 1])), "row 59 .* label 4294967295, but labels"),
         (ddlp.ArrowTable(table, classes=["one"]), "but its classes are numbered 0 to 0"),
