@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,11 @@ def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
     table = _arrow_table(dataset)
     if table is None:
         return dataset, None
+    for name, column in (("image", table.image), ("label", table.label)):
+        if not isinstance(column, (str, type(None))):
+            raise ConfigurationError(f"{name} of ddlp.ArrowTable is {column!r}, but must be the name of a column")
+    if isinstance(table.classes, str) or not isinstance(table.classes, Iterable):
+        raise ConfigurationError(f"classes of ddlp.ArrowTable is {table.classes!r}, but must be a list of names")
     return table.table, {"image": table.image, "label": table.label, "classes": list(table.classes)}
 
 

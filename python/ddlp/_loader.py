@@ -10,12 +10,12 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, cast
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
-from ._drives import Drive, described
+from ._drives import Drive, cores_of, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import ArrowStream, fields_of, path_of, table_of
 from ._headspace import Headspace
@@ -231,7 +231,7 @@ class Loader:
     ) -> None:
         # The arguments from which a copy of this loader is made, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if names is not None and (len(names) != 2 or names[0] == names[1]):
+        if names is not None and not _are_two_names(names):
             raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
         self._names = names if names is not None or fields is None else ("image", "label")
         if isinstance(fields, (str, os.PathLike)):
@@ -245,7 +245,7 @@ class Loader:
             )
         if not isinstance(dtype, str):
             raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
-        if output not in OUTPUTS:
+        if not isinstance(output, str) or output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         missing = missing_library(output)
         if missing is not None:
@@ -280,6 +280,10 @@ class Loader:
                     "and give the path of that file"
                 )
             self._mix = (dataset._members(), dataset.weights)
+        elif dataset is None:
+            raise ConfigurationError(
+                "dataset is None, but must be a path, an object with samples, a table or a ddlp.Mix"
+            )
         else:
             self._samples, self._columns = samples_of(dataset)
             if drives:
@@ -309,7 +313,7 @@ class Loader:
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,
-            "cores": _cores_of(cores),
+            "cores": cores_of(cores),
             "local_world_size": _processes_here(),
             "drive_depth": drive_depth,
             "drive_timeout_s": drive_timeout_s,
@@ -514,13 +518,15 @@ class Loader:
 
         Raises ConfigurationError if fewer than six batches are left.
         """
-        if not 0 < seconds <= 86_400:
-            raise ConfigurationError(f"seconds is {seconds}, but must be above 0, and at most a day")
+        if not callable(step):
+            raise ConfigurationError(f"step is {step!r}, but must be a function of a batch")
+        if not isinstance(seconds, SupportsFloat) or not 0 < float(seconds) <= 86_400:
+            raise ConfigurationError(f"seconds is {seconds!r}, but must be a number above 0, and at most a day")
         self._running()
         state = self.state_dict()
         if phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
-        return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, seconds)))
+        return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, float(seconds))))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -634,11 +640,9 @@ def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int
     return lambda image, height, width: image[:, :height, :width]
 
 
-def _cores_of(cores: Any) -> list[int]:
-    """Returns the numbers of cores."""
-    if isinstance(cores, Iterable) and not isinstance(cores, str):
-        return [whole("a core", core) for core in cores]
-    raise ConfigurationError(f"cores is {cores!r}, but must be a list of the numbers of cores, such as [0, 1]")
+def _are_two_names(names: Any) -> bool:
+    are_names = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    return are_names and len(names) == 2 and names[0] != names[1]
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -683,7 +687,7 @@ def _written(options: dict[str, Any]) -> str:
             must = "must be a finite number" if isinstance(value, float) else "must have finite numbers"
             raise ConfigurationError(f"`{name}` is {value}, but {must}") from None
         except TypeError as error:
-            raise TypeError(f"`{name}` is {value!r}: {error}") from None
+            raise TypeError(f"`{name}` is {value!r}, but {error}") from None
     return json.dumps(options, default=plain)
 
 

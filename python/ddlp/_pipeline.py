@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 import json
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +25,9 @@ class Pipeline:
 
     def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
         described = []
-        if isinstance(operations, Operation):
+        if exif_orientation not in (True, False):
+            raise ConfigurationError(f"exif_orientation is {exif_orientation!r}, but must be True or False")
+        if isinstance(operations, Operation) or not isinstance(operations, Iterable):
             raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
         for number, operation in enumerate(operations):
             name = NAMES.get(type(operation))
@@ -38,11 +41,8 @@ class Pipeline:
                     raise ConfigurationError(
                         f"operation {number}, {name}: `{parameter}` is {value}, but must have finite numbers"
                     ) from None
-                except TypeError:
-                    raise TypeError(
-                        f"operation {number}, {name}: `{parameter}` is {value!r}, but must be a number, a text, or a "
-                        "list of numbers"
-                    ) from None
+                except TypeError as error:
+                    raise TypeError(f"operation {number}, {name}: `{parameter}` is {value!r}, but {error}") from None
             described.append({name: asdict(operation)})
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
 
@@ -104,17 +104,18 @@ def cifar_train() -> Pipeline:
 
 def plain(value: Any) -> Any:
     """Converts a value of a library's own type to one of Python: a truth value, a number, an array, or a member of an
-    enumeration, such as torchvision's InterpolationMode.BILINEAR."""
+    enumeration, such as torchvision's InterpolationMode.BILINEAR. Raises TypeError for anything else, in words that
+    follow "is …, but"."""
     if isinstance(value, enum.Enum):
         return value.value
     # Arrays of NumPy and tensors; single numbers of these libraries, too.
     as_list = getattr(value, "tolist", None)
     if callable(as_list):
         return as_list()
-    try:
-        return operator.index(value)
-    except TypeError:
-        return float(value)
+    for converted in (operator.index, float):
+        with contextlib.suppress(TypeError, ValueError):
+            return converted(value)
+    raise TypeError("must be a number, a truth value, a text, or a list of these")
 
 
 PipelineLike = Pipeline | str | os.PathLike[str]

@@ -77,15 +77,14 @@ impl Sequence {
     /// Asks the object for an item, and notes its label.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<PyBackedBytes> {
         let item = self.object.bind(py).get_item(index)?;
-        let wrong = |what: String| {
+        let wrong = |what: String, hint: &str| {
             let name = &self.name;
             PyTypeError::new_err(format!(
-                "item {index} of {name} is {what}, but must be (bytes of an image file, label): return the file's \
-                 bytes, such as path.read_bytes(), instead of an image that is decoded"
+                "item {index} of {name} is {what}, but must be (bytes of an image file, label){hint}"
             ))
         };
         let Ok((image, label)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-            return Err(wrong(described(&item)));
+            return Err(wrong(described(&item), ""));
         };
         let bytes = match image.extract::<PyBackedBytes>() {
             Ok(bytes) => bytes,
@@ -93,9 +92,13 @@ impl Sequence {
                 .ok()
                 .filter(|view| is_of_bytes(view).unwrap_or(false))
                 .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
-                .ok_or_else(|| wrong(format!("({}, …)", described(&image))))?,
+                .ok_or_else(|| {
+                    let hint =
+                        ": return the bytes of the file, such as path.read_bytes(), not a path or a decoded image";
+                    wrong(format!("({}, …)", described(&image)), hint)
+                })?,
         };
-        let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label))))?;
+        let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label)), ""))?;
         let label = labels::checked(label, self.classes.len())
             .map_err(|wrong| PyValueError::new_err(format!("the label of item {index} of {} is {wrong}", self.name)))?;
         let noted = self.labels[index as usize].compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
