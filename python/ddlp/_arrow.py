@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +35,17 @@ def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
     table = _arrow_table(dataset)
     if table is None:
         return dataset, None
+    for name, column in (("image", table.image), ("label", table.label)):
+        if not isinstance(column, (str, type(None))):
+            raise ConfigurationError(f"{name} of ddlp.ArrowTable is {column!r}, but must be the name of a column")
+    if isinstance(table.classes, str) or not isinstance(table.classes, Iterable):
+        raise ConfigurationError(f"classes of ddlp.ArrowTable is {table.classes!r}, but must be a list of names")
     return table.table, {"image": table.image, "label": table.label, "classes": list(table.classes)}
 
 
 def _arrow_table(dataset: Any) -> ArrowTable | None:
     if isinstance(dataset, ArrowTable):
-        of_library = _of_hugging_face(dataset.table)
+        of_library = _of_hugging_face(dataset.table, dataset.image)
         if of_library is not None:
             image, label = dataset.image or of_library.image, dataset.label or of_library.label
             return ArrowTable(of_library.table, image, label, dataset.classes or of_library.classes)
@@ -56,8 +61,9 @@ def _arrow_table(dataset: Any) -> ArrowTable | None:
     return of_library
 
 
-def _of_hugging_face(dataset: Any) -> ArrowTable | None:
-    """Returns the table of a dataset of Hugging Face; None if it is something else."""
+def _of_hugging_face(dataset: Any, image: str | None = None) -> ArrowTable | None:
+    """Returns the table of a dataset of Hugging Face; None if it is something else. `image` is the column of images, if
+    the program has named it."""
     library = sys.modules.get("datasets")
 
     def is_a(*names: str) -> bool:
@@ -73,15 +79,31 @@ def _of_hugging_face(dataset: Any) -> ArrowTable | None:
         raise ConfigurationError(f"{_kind(dataset)} has several datasets: give one of them, by its name ({splits})")
     if not is_a("Dataset"):
         return None
+    if dataset.format["type"] == "custom":
+        raise ConfigurationError(
+            f"{_kind(dataset)} has a transform (by with_transform or set_transform), which the loader would leave out, "
+            "since it reads the image files in the dataset's table: give the dataset without the transform "
+            "(dataset.with_format(None)), and give the loader the transform's operations as `pipeline`, or a function "
+            "of one image as `per_sample`; or store what the transform makes, by dataset.map"
+        )
     # A dataset that was shuffled or filtered is a list of rows of its table: only then are rows copied.
     table = dataset.data.table if dataset._indices is None else dataset.with_format("arrow")[:]
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
     images = [name for name, kind in kinds.items() if kind == "Image"]
     labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
     label = labels[0] if len(labels) == 1 else None
+    if image is None and len(images) == 1:
+        image = images[0]
+    mode = getattr(dataset.features[image], "mode", None) if image in images else None
+    if mode not in (None, "RGB"):
+        raise ConfigurationError(
+            f"the column {image!r} of {_kind(dataset)} has images of the mode {mode!r}, but the loader makes RGB of "
+            f"every image: give dataset.cast_column({image!r}, datasets.Image()), and for gray values the operation "
+            "ddlp.Grayscale(3)"
+        )
     return ArrowTable(
         table,
-        image=images[0] if len(images) == 1 else None,
+        image=image,
         label=label,
         classes=dataset.features[label].names if label is not None else (),
     )

@@ -46,6 +46,7 @@ class Batch:
     labels: Array
     others: list[tuple[str, Array]]
     sample_ids: list[int]
+    requested_ids: list[int]
     epoch: int
     index: int
     prong: int

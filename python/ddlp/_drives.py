@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ._command import agent
+from ._errors import ConfigurationError
+from ._phases import whole
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,24 @@ def described(drives: None | Drive | Sequence[Drive]) -> list[Any] | None:
     return [_described(drive) for drive in drives]
 
 
+def cores_of(cores: Any) -> list[int]:
+    """Returns the numbers of cores."""
+    if isinstance(cores, Iterable) and not isinstance(cores, str):
+        return [whole("a number in cores", core) for core in cores]
+    raise ConfigurationError(f"cores is {cores!r}, but must be a list of the numbers of cores, such as [0, 1]")
+
+
 def _described(drive: Drive) -> Any:
     if drive == "auto":
         return "auto"
     if drive == "local":
         drive = LocalDrive()
     if isinstance(drive, LocalDrive):
+        if not isinstance(drive.agent, (str, os.PathLike, type(None))):
+            raise TypeError(f"agent is {drive.agent!r}, but must be the path of a program")
         options = {
             "threads": drive.threads,
-            "cores": list(drive.cores),
+            "cores": cores_of(drive.cores),
             "throttle": drive.throttle,
             "slots": drive.slots,
             "agent": agent() if drive.agent is None else os.fspath(drive.agent),

@@ -8,18 +8,20 @@ import json
 import logging
 import os
 import sys
+import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, cast
 
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
 from ._classes import names_of
-from ._drives import Drive, described
+from ._drives import Drive, cores_of, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import ArrowStream, fields_of, path_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
+from ._instead import refuses_other_loaders
 from ._mix import Mix, absolute
 from ._output import OUTPUTS, Output, missing_library
 from ._per_sample import PerSample, checked
@@ -29,6 +31,9 @@ from ._report import Report
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
+
+_LOOKS = 3
+"""Looks at the same batch in a row after which the loader warns."""
 
 _LOG = logging.getLogger("ddlp")
 
@@ -65,7 +70,10 @@ class Batch(_Fields):
     prong: int | None = None
     """Prong that prepared the batch: 0 is the CPU, 1 the first drive."""
     sample_ids: list[int] | None = None
-    """Sample id of each image."""
+    """Sample id of each image, and of its label and other fields."""
+    requested_ids: list[int] | None = None
+    """Sample id that the epoch's order has for each image: another one than in `sample_ids` where policy="replace" has
+    replaced a corrupt sample."""
     sizes: list[tuple[int, int]] | None = None
     """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
 
@@ -82,13 +90,15 @@ class NamedBatch(dict[str, Any]):
     index: int | None = None
     prong: int | None = None
     sample_ids: list[int] | None = None
+    requested_ids: list[int] | None = None
     sizes: list[tuple[int, int]] | None = None
 
 
 class Loader:
     """Delivers the batches of a dataset, prepared by the CPU and by drives.
 
-    Each iteration is one epoch, and yields pairs of images and labels::
+    Each iteration is one epoch, and yields pairs of images and labels. Only ``next(iter(loader))``, a look at a batch,
+    costs no epoch::
 
         loader = ddlp.Loader("train.ddlp", batch_size=256, normalize=ddlp.IMAGENET)
         for epoch in range(3):
@@ -181,6 +191,7 @@ class Loader:
         DriveError: A drive cannot be used.
     """
 
+    @refuses_other_loaders
     def __init__(
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
@@ -224,7 +235,7 @@ class Loader:
     ) -> None:
         # The arguments from which a copy of this loader is made, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if names is not None and (len(names) != 2 or names[0] == names[1]):
+        if names is not None and not _are_two_names(names):
             raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
         self._names = names if names is not None or fields is None else ("image", "label")
         if isinstance(fields, (str, os.PathLike)):
@@ -238,7 +249,7 @@ class Loader:
             )
         if not isinstance(dtype, str):
             raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
-        if output not in OUTPUTS:
+        if not isinstance(output, str) or output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         missing = missing_library(output)
         if missing is not None:
@@ -276,6 +287,10 @@ class Loader:
                     "and give the path of that file"
                 )
             self._mix = (dataset._members(), dataset.weights)
+        elif dataset is None:
+            raise ConfigurationError(
+                "dataset is None, but must be a path, an object with samples, a table or a ddlp.Mix"
+            )
         else:
             self._samples, self._columns = samples_of(dataset)
             if drives:
@@ -306,7 +321,7 @@ class Loader:
             "buffers": buffers,
             "window": window,
             "epoch_samples": epoch_samples,
-            "cores": _cores_of(cores),
+            "cores": cores_of(cores),
             "local_world_size": _processes_here(),
             "drive_depth": drive_depth,
             "drive_timeout_s": drive_timeout_s,
@@ -327,6 +342,8 @@ class Loader:
         self._has_begun = False
         # The state at the beginning of the latest iteration.
         self._iterated_from: dict[str, Any] = {}
+        # How many iterations in a row, before the latest one, were looks at its first batch.
+        self._looks = 0
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         # Whether the run was closed for another one, which then could not be opened.
@@ -342,18 +359,29 @@ class Loader:
     # -- iteration ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins an epoch, or goes on with the one in which a state was taken. After a `break`, begins the next epoch.
+        """Begins an epoch, or goes on with the one in which a state was taken.
+
+        A look at a batch, such as ``next(iter(loader))``, costs no epoch: after an iteration that got only one batch,
+        begins where that iteration began. After an iteration that got more and was left early, by `break` for example,
+        begins the next epoch.
 
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
-        state = now = self.state_dict()
-        if self._is_within(now):
-            state = {**now, "epoch": now["epoch"] + 1, "delivered": []}
+        now = self.state_dict()
+        state = self._next_start(now)
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
-                f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
-                "option out"
+                f"all {self._epochs} epochs of this loader have been delivered, or left after two batches or more: "
+                "give it more `epochs`, leave the option out, or choose an epoch by set_epoch"
+            )
+        self._looks = self._looks + 1 if state is self._iterated_from else 0
+        if self._looks == _LOOKS:
+            warnings.warn(
+                f"the last {_LOOKS} iterations got one batch each, and it was the same one: next(iter(loader)) is a "
+                "look at the first batch, after which the epoch begins again. For another batch each time, keep the "
+                "iterator: `batches = iter(loader)`, then `next(batches)`",
+                stacklevel=2,
             )
         if state is not now or phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
@@ -397,8 +425,11 @@ class Loader:
         if epoch >= epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
         now = self.state_dict()
-        if self._is_within(now) or epoch != now["epoch"]:
-            self._go_to({**now, "epoch": epoch, "delivered": []})
+        state = self._next_start(now)
+        if epoch != state["epoch"]:
+            state = {**now, "epoch": epoch, "delivered": []}
+        if state is not now:
+            self._go_to(state)
 
     # -- position -----------------------------------------------------------------------------------------------------
 
@@ -459,10 +490,16 @@ class Loader:
             state = moved(state, json.loads(run.state()), self._phases)
         return json.dumps(state, default=plain)
 
-    def _is_within(self, now: dict[str, Any]) -> bool:
-        """Returns whether an iteration has got a batch of the epoch of the state `now`, but not the last one."""
+    def _next_start(self, now: dict[str, Any]) -> dict[str, Any]:
+        """Returns the state from which the next iteration begins, if `now` is the loader's state."""
         began = self._iterated_from
-        return began.get("epoch") == now["epoch"] and len(now["delivered"]) > len(began["delivered"])
+        if began.get("epoch") != now["epoch"]:
+            # The epoch of the latest iteration is over, or there was no iteration yet.
+            return now
+        got = len(now["delivered"]) - len(began["delivered"])
+        if got == 0:
+            return now
+        return began if got == 1 else {**now, "epoch": now["epoch"] + 1, "delivered": []}
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -489,13 +526,15 @@ class Loader:
 
         Raises ConfigurationError if fewer than six batches are left.
         """
-        if not 0 < seconds <= 86_400:
-            raise ConfigurationError(f"seconds is {seconds}, but must be above 0, and at most a day")
+        if not callable(step):
+            raise ConfigurationError(f"step is {step!r}, but must be a function of a batch")
+        if not isinstance(seconds, SupportsFloat) or not 0 < float(seconds) <= 86_400:
+            raise ConfigurationError(f"seconds is {seconds!r}, but must be a number above 0, and at most a day")
         self._running()
         state = self.state_dict()
         if phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
-        return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, seconds)))
+        return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, float(seconds))))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -588,7 +627,7 @@ class Loader:
             named.update((name, self._output(field)) for name, field in batch.others)
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
-        delivered.sample_ids, delivered.sizes = batch.sample_ids, sizes
+        delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
         self._has_begun = True
         return delivered
 
@@ -609,11 +648,9 @@ def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int
     return lambda image, height, width: image[:, :height, :width]
 
 
-def _cores_of(cores: Any) -> list[int]:
-    """Returns the numbers of cores."""
-    if isinstance(cores, Iterable) and not isinstance(cores, str):
-        return [whole("a core", core) for core in cores]
-    raise ConfigurationError(f"cores is {cores!r}, but must be a list of the numbers of cores, such as [0, 1]")
+def _are_two_names(names: Any) -> bool:
+    are_names = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    return are_names and len(names) == 2 and names[0] != names[1]
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -658,7 +695,7 @@ def _written(options: dict[str, Any]) -> str:
             must = "must be a finite number" if isinstance(value, float) else "must have finite numbers"
             raise ConfigurationError(f"`{name}` is {value}, but {must}") from None
         except TypeError as error:
-            raise TypeError(f"`{name}` is {value!r}: {error}") from None
+            raise TypeError(f"`{name}` is {value!r}, but {error}") from None
     return json.dumps(options, default=plain)
 
 

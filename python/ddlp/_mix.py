@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ._arrow import ArrowTable, samples_of
@@ -45,6 +45,8 @@ class Mix:
                 "ddlp.Mix needs a list of datasets, and the weights as a list of their own: "
                 "ddlp.Mix(list(shares), weights=list(shares.values()))"
             )
+        if not isinstance(datasets, Iterable):
+            raise ConfigurationError(f"ddlp.Mix needs a list of datasets, not {datasets!r}")
         datasets = tuple(datasets)
         self.datasets = tuple(absolute(dataset) if _is_path(dataset) else dataset for dataset in datasets)
         self.weights = weights

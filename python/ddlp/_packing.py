@@ -80,6 +80,12 @@ def pack(
     for name, value, most in (("max_side", max_side, 65535), ("threads", threads, 1024)):
         if value is not None and not 0 <= whole(f"`{name}`", value) <= most:
             raise ConfigurationError(f"`{name}` is {value}, but must be 1 to {most}")
+    for name in ("force", "verify", "allow_unreadable", "strict"):
+        if packing[name] not in (True, False):
+            raise ConfigurationError(f"`{name}` is {packing[name]!r}, but must be True or False")
+        packing[name] = bool(packing[name])
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path is {path!r}, but must be the path of the file to create")
     if isinstance(source, Mix):
         raise ConfigurationError(
             "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import enum
 import json
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,13 +25,24 @@ class Pipeline:
 
     def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
         described = []
-        if isinstance(operations, Operation):
+        if exif_orientation not in (True, False):
+            raise ConfigurationError(f"exif_orientation is {exif_orientation!r}, but must be True or False")
+        if isinstance(operations, Operation) or not isinstance(operations, Iterable):
             raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
-        for operation in operations:
+        for number, operation in enumerate(operations):
             name = NAMES.get(type(operation))
             if name is None:
                 known = ", ".join(kind.__name__ for kind in NAMES)
                 raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
+            for parameter, value in asdict(operation).items():
+                try:
+                    json.dumps(value, default=plain, allow_nan=False)
+                except ValueError:
+                    raise ConfigurationError(
+                        f"operation {number}, {name}: `{parameter}` is {value}, but must have finite numbers"
+                    ) from None
+                except TypeError as error:
+                    raise TypeError(f"operation {number}, {name}: `{parameter}` is {value!r}, but {error}") from None
             described.append({name: asdict(operation)})
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
 
@@ -89,14 +102,20 @@ def cifar_train() -> Pipeline:
     return Pipeline([RandomCrop(32, padding=4), RandomHorizontalFlip()])
 
 
-def plain(value: Any) -> bool | int | float:
-    """Converts a truth value or number of a library's own type, such as NumPy's, to one of Python."""
-    if str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
-        return bool(value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        return float(value)
+def plain(value: Any) -> Any:
+    """Converts a value of a library's own type to one of Python: a truth value, a number, an array, or a member of an
+    enumeration, such as torchvision's InterpolationMode.BILINEAR. Raises TypeError for anything else, in words that
+    follow "is …, but"."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    # Arrays of NumPy and tensors; single numbers of these libraries, too.
+    as_list = getattr(value, "tolist", None)
+    if callable(as_list):
+        return as_list()
+    for converted in (operator.index, float):
+        with contextlib.suppress(TypeError, ValueError):
+            return converted(value)
+    raise TypeError("must be a number, a truth value, a text, or a list of these")
 
 
 PipelineLike = Pipeline | str | os.PathLike[str]

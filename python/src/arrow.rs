@@ -233,7 +233,14 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
         let all = names(&mut (0..schema.fields().len())).join(", ");
         let what = if usual == "image" { "image files" } else { "whole numbers" };
         errors::configuration(match given {
-            Some(name) => format!("the table has no column {name} of {what}; its columns are {all}"),
+            Some(name) => match schema.field_with_name(name) {
+                Ok(column) if usual == "label" => format!(
+                    "the column {name} of the table holds {}, but must hold whole numbers: encode the labels as numbers \
+                     from 0, and name the classes by ddlp.ArrowTable(table, classes=…)",
+                    column.data_type()
+                ),
+                _ => format!("the table has no column {name} of {what}; its columns are {all}"),
+            },
             None if of_kind.is_empty() && usual == "label" => format!(
                 "the table has no column of whole numbers for the labels; its columns are {all}: encode the labels as \
                  numbers from 0, and name the classes by ddlp.ArrowTable(table, classes=…)"

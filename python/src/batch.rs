@@ -15,6 +15,8 @@ pub struct Batch {
     others: Vec<(String, Py<Array>)>,
     /// The sample id of each image.
     sample_ids: Vec<u64>,
+    /// The sample id that the epoch's order has for each image: another one if the policy replaced that sample.
+    requested_ids: Vec<u64>,
     /// The batch's epoch.
     epoch: u32,
     /// The batch's number within its epoch.
@@ -37,6 +39,7 @@ impl Batch {
             images: field("image")?,
             labels: field("label")?,
             sample_ids: batch.sample_ids().to_vec(),
+            requested_ids: batch.requested_ids().to_vec(),
             epoch: batch.epoch(),
             index: batch.index(),
             prong: batch.prong(),

@@ -37,7 +37,7 @@ mod _ddlp {
     use ddlp_host::pixels::ops::Operation;
     use ddlp_host::{LoaderOptions, Pipeline, Report};
     use pyo3::prelude::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     #[pymodule_export]
     use super::array::Array;
@@ -65,7 +65,9 @@ mod _ddlp {
     /// Returns the report of a run as a page of HTML. The figures are JSON: a `Report`.
     #[pyfunction]
     fn report_page(py: Python<'_>, figures: &str) -> PyResult<String> {
+        // Values have no lines and columns, which would be those of a text that the program never sees.
         let report: Report = serde_json::from_str(figures)
+            .and_then(serde_json::from_value)
             .map_err(|error| errors::configuration(format!("these are not the figures of a run: {error}")))?;
         let context = ddlp_report::Context { version: VERSION.into(), ..ddlp_report::Context::default() };
         Ok(py.detach(|| ddlp_report::render(&report, &context)))
@@ -131,11 +133,35 @@ mod _ddlp {
         whole.map_err(|error| {
             let operations = value["operations"].as_array().map(Vec::as_slice).unwrap_or_default();
             let wrong = operations.iter().enumerate().find_map(|(number, operation)| {
-                let error = serde_json::from_value::<Operation>(operation.clone()).err()?;
+                let error = serde_json::from_value::<Operation>(operation.clone()).err()?.to_string();
                 let names = operation.as_object().map(|named| named.keys().cloned().collect::<Vec<_>>().join(", "));
-                Some(format!("operation {number}, {}: {error}", names.unwrap_or_else(|| operation.to_string())))
+                let wrong = wrong_parameter(operation, &error).unwrap_or(error);
+                Some(format!("operation {number}, {}: {wrong}", names.unwrap_or_else(|| operation.to_string())))
             });
             wrong.unwrap_or_else(|| format!("this is not a pipeline: {error}"))
+        })
+    }
+
+    /// Says which parameter an operation's error is about, as without that parameter the error is another, and what the
+    /// parameter must be.
+    fn wrong_parameter(operation: &Value, error: &str) -> Option<String> {
+        let (name, parameters) = operation.as_object()?.iter().next()?;
+        let (_, expected) = error.split_once(", expected ").or_else(|| error.split_once(" is not "))?;
+        let must_be = match expected {
+            "f64" => "a number",
+            "u8" | "u32" => "a whole number of 0 or more",
+            "an array of length 2" => "two numbers",
+            "a boolean" => "True or False",
+            expected => expected,
+        };
+        parameters.as_object()?.iter().find_map(|(parameter, value)| {
+            let mut others = parameters.clone();
+            others.as_object_mut()?.remove(parameter);
+            let left = serde_json::from_value::<Operation>(json!({ name: others })).err();
+            left.is_none_or(|left| left.to_string() != error).then(|| match value {
+                Value::Null => format!("`{parameter}` is None, but must be {must_be}"),
+                value => format!("`{parameter}` is {value}, but must be {must_be}"),
+            })
         })
     }
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError, PyTypeError
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyMemoryView};
 use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,24 +77,28 @@ impl Sequence {
     /// Asks the object for an item, and notes its label.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<PyBackedBytes> {
         let item = self.object.bind(py).get_item(index)?;
-        let wrong = |what: String| {
+        let wrong = |what: String, hint: &str| {
             let name = &self.name;
             PyTypeError::new_err(format!(
-                "item {index} of {name} is {what}, but must be (bytes of an image file, label)"
+                "item {index} of {name} is {what}, but must be (bytes of an image file, label){hint}"
             ))
         };
         let Ok((image, label)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-            return Err(wrong(described(&item)));
+            return Err(wrong(described(&item), ""));
         };
         let bytes = match image.extract::<PyBackedBytes>() {
             Ok(bytes) => bytes,
             Err(_) => PyMemoryView::from(&image)
                 .ok()
-                .filter(|_| !image.is_instance_of::<PyString>())
+                .filter(|view| is_of_bytes(view).unwrap_or(false))
                 .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
-                .ok_or_else(|| wrong(format!("({}, …)", described(&image))))?,
+                .ok_or_else(|| {
+                    let hint =
+                        ": return the bytes of the file, such as path.read_bytes(), not a path or a decoded image";
+                    wrong(format!("({}, …)", described(&image)), hint)
+                })?,
         };
-        let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label))))?;
+        let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label)), ""))?;
         let label = labels::checked(label, self.classes.len())
             .map_err(|wrong| PyValueError::new_err(format!("the label of item {index} of {} is {wrong}", self.name)))?;
         let noted = self.labels[index as usize].compare_exchange(UNKNOWN, label, Ordering::Relaxed, Ordering::Relaxed);
@@ -160,9 +164,18 @@ impl Sequence {
     }
 }
 
-/// Names the type of a value.
+/// Returns whether a buffer is a row of bytes, as those of a file are. A decoded image has more dimensions.
+fn is_of_bytes(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
+    Ok(view.getattr("ndim")?.extract::<usize>()? == 1 && view.getattr("itemsize")?.extract::<usize>()? == 1)
+}
+
+/// Names the type of a value, and the shape of an array.
 fn described(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().fully_qualified_name().map_or_else(|_| "something else".into(), |name| format!("a {name}"))
+    let Ok(name) = value.get_type().fully_qualified_name() else { return "something else".into() };
+    match value.getattr_opt("shape") {
+        Ok(Some(shape)) => format!("a {name} of shape {shape}"),
+        _ => format!("a {name}"),
+    }
 }
 
 /// Returns an error that was raised because of another.

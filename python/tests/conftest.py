@@ -54,7 +54,7 @@ class Digests:
         """Adds a batch of uint8 images in NHWC."""
         images = numpy.ascontiguousarray(batch.images)
         assert images.dtype == numpy.uint8 and images.shape[3] == 3
-        for sample_id, row in zip(batch.sample_ids, images, strict=True):
+        for sample_id, row in zip(batch.requested_ids, images, strict=True):
             hashed = blake3.blake3(sample_id.to_bytes(8, "little") + row.tobytes()).digest()
             self.sum = (self.sum + int.from_bytes(hashed[:16], "little")) % (1 << 128)
             self.chain.update(hashed)

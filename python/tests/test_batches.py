@@ -182,6 +182,14 @@ def test_corrupt_samples_follow_the_policy(photos, tmp_path):
     with pixels(tmp_path / "photos", policy="replace", max_corrupt=1) as replacing:
         assert sorted(digests(replacing).samples) == list(range(8))
         assert [sample["sample_id"] for sample in replacing.report()["corrupt"]] == [3]
+    marks = {"n": numpy.arange(8), "label": numpy.arange(8)}
+    for options in [{}, {"fields": marks}]:
+        with pixels(tmp_path / "photos", policy="replace", shuffle=False, **options) as replacing:
+            for batch in replacing:
+                assert batch.sample_ids == [0, 1, 2, 4, 4, 5, 6, 7]
+                assert batch.requested_ids == list(range(8))
+                if options:
+                    assert batch["n"].tolist() == batch["label"].tolist() == batch.sample_ids
     with pytest.raises(ddlp.CorruptError, match='3.jpg.*policy="skip"'):
         list(pixels(tmp_path / "photos"))
     with pytest.raises(ddlp.CorruptError, match="max_corrupt"):

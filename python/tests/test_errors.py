@@ -1,5 +1,6 @@
 """Exceptions: each kind has its class, and its message says what to do."""
 
+import enum
 import math
 from pathlib import Path
 
@@ -47,10 +48,30 @@ import ddlp
         ({"normalize": ((0, 0, 0), (1, 1, math.inf))}, ddlp.ConfigurationError, "`normalize` is .* finite numbers"),
         ({"drives": ddlp.LocalDrive(throttle=math.nan)}, ddlp.ConfigurationError, "`drives` is .* finite numbers"),
         ({"mixup": numpy.float32("nan")}, ddlp.ConfigurationError, "`mixup` is nan, but must have finite numbers"),
-        ({"batch_size": object()}, TypeError, "`batch_size` is <object"),
+        (
+            {"batch_size": object()},
+            TypeError,
+            "`batch_size` is <object .*, but must be a number, a truth value, a text",
+        ),
         ({"drives": Path("/dev/nvme777")}, ddlp.DriveError, "/dev/nvme777"),
         ({"drives": ddlp.LocalDrive(agent=Path("/no/such/agent"))}, ddlp.DriveError, "/no/such/agent"),
         ({"batchsize": 3}, TypeError, "batchsize"),
+        (
+            {"num_workers": 8, "collate_fn": list},
+            TypeError,
+            r"num_workers=8 .give the number of threads as threads.; collate_fn=<class 'list'> .call the function on",
+        ),
+        ({"output": []}, ddlp.ConfigurationError, r"output is \[\], but must be one of torch, numpy"),
+        ({"names": 3}, ddlp.ConfigurationError, "names is 3, but must be two names"),
+        ({"cores": ["a"]}, ddlp.ConfigurationError, "a number in cores is 'a', but must be a whole number"),
+        (
+            {"drives": ddlp.LocalDrive(cores=3)},
+            ddlp.ConfigurationError,
+            "cores is 3, but must be a list of the numbers",
+        ),
+        ({"drives": ddlp.LocalDrive(agent=3)}, TypeError, "agent is 3, but must be the path of a program"),
+        ({"shuffle": None}, ddlp.ConfigurationError, "`shuffle` is None, but must be True or False"),
+        ({"drive_optional": "yes"}, ddlp.ConfigurationError, '`drive_optional` is "yes", but must be True or False'),
         ({"dtype": numpy.float32}, ddlp.ConfigurationError, 'must be the name of a type, such as "float32"'),
         ({"cores": 0}, ddlp.ConfigurationError, r"cores is 0, but must be a list .* such as \[0, 1\]"),
         ({"drives": True}, TypeError, "drives is True, but must be a drive or a list of drives"),
@@ -133,13 +154,63 @@ def test_what_is_no_state_is_explained(pack):
 def test_an_operation_with_a_wrong_parameter_is_named():
     for wrong, part in [
         (lambda: ddlp.CenterCrop(-3), "operation 0, center_crop: .*whole number"),
-        (lambda: ddlp.Resize(64, interpolation="cubic"), "operation 0, resize: unknown variant `cubic`"),
+        (
+            lambda: ddlp.Resize(64, interpolation="cubic"),
+            'operation 0, resize: `interpolation` is "cubic", but must be `nearest` or `bilinear`$',
+        ),
+        (
+            lambda: ddlp.RandomRotation(30, fill=127.6),
+            "random_rotation: `fill` is 127.6, but must be a whole number from 0 to 255, or three",
+        ),
+        (lambda: ddlp.RandomRotation(math.nan), "random_rotation: `degrees` is nan, but must have finite numbers"),
+        (lambda: ddlp.CenterCrop(None), "center_crop: `size` is None, but must be a whole number, or a list of"),
+        (lambda: ddlp.RandomHorizontalFlip("half"), 'flip: `p` is "half", but must be a number$'),
+        (lambda: ddlp.GaussianBlur(3, sigma=1), "gaussian_blur: `sigma` is 1, but must be two numbers$"),
+        (lambda: ddlp.ColorJitter(-1), "color_jitter: `brightness` is -1, but must be a number of 0 or more"),
     ]:
         with pytest.raises(ddlp.ConfigurationError, match=part) as raised:
             ddlp.Pipeline([wrong()])
         assert "column" not in str(raised.value)
+    with pytest.raises(
+        TypeError, match="random_rotation: `fill` is <object .*, but must be a number, a truth value, a text, or a list"
+    ):
+        ddlp.Pipeline([ddlp.RandomRotation(30, fill=object())])
+    with pytest.raises(TypeError, match=r"needs a list of operations: ddlp.Pipeline\(\[None"):
+        ddlp.Pipeline(None)
     with pytest.raises(TypeError, match=r"needs a list of operations: ddlp.Pipeline\(\[Resize"):
         ddlp.Pipeline(ddlp.Resize(64))
+
+
+def test_parameters_may_be_values_of_other_libraries():
+    bilinear = enum.Enum("InterpolationMode", {"BILINEAR": "bilinear"}).BILINEAR
+    given = ddlp.RandomRotation(numpy.float32(30), fill=numpy.array([1, 2, 3]), interpolation=bilinear)
+    same = ddlp.RandomRotation(30, fill=(1, 2, 3), interpolation="bilinear")
+    pipelines = [ddlp.Pipeline([rotation, ddlp.CenterCrop(numpy.int64(32))]) for rotation in (given, same)]
+    assert pipelines[0] == pipelines[1]
+
+
+def test_wrong_arguments_of_functions_are_named(pack, tmp_path):
+    table = pytest.importorskip("pyarrow").table({"image": [b""], "label": [0]})
+    with ddlp.Loader(pack, output="numpy") as loader:
+        for call, part in [
+            (lambda: loader.headspace(3), "step is 3, but must be a function of a batch"),
+            (lambda: loader.headspace(print, seconds="x"), "seconds is 'x', but must be a number above 0"),
+            (lambda: ddlp.Loader(None, output="numpy"), "dataset is None, but must be a path"),
+            (
+                lambda: ddlp.Loader(ddlp.ArrowTable(table, label=3), output="numpy"),
+                "label of ddlp.ArrowTable is 3, but must be the name",
+            ),
+            (
+                lambda: ddlp.Loader(ddlp.ArrowTable(table, classes=3), output="numpy"),
+                "classes of ddlp.ArrowTable is 3, but must be a",
+            ),
+            (lambda: ddlp.Mix(3), "needs a list of datasets, not 3"),
+            (lambda: ddlp.pack(pack, tmp_path / "new.ddlp", force=None), "`force` is None, but must be True or False"),
+            (lambda: ddlp.pack(pack, None), "path is None, but must be the path of the file"),
+            (lambda: ddlp.Pipeline([ddlp.CenterCrop(3)], exif_orientation="x"), "exif_orientation is 'x', but must be"),
+        ]:
+            with pytest.raises((ddlp.ConfigurationError, TypeError), match=part):
+                call()
 
 
 def test_shares_of_a_mix_as_a_dict_are_explained():

@@ -1,7 +1,9 @@
 """Epochs and states: what the next iteration delivers."""
 
+import itertools
 import json
 import shutil
+import warnings
 from contextlib import ExitStack
 
 import pytest
@@ -46,6 +48,57 @@ def test_an_iteration_that_got_no_batch_uses_no_epoch(pack):
     batches = loader(pack)
     iter(batches)
     assert places(batches) == [(0, index) for index in EPOCH]
+
+
+def test_a_look_at_a_batch_costs_no_epoch(pack):
+    batches = loader(pack, epochs=2)
+    looks = [digests([next(iter(batches))]).ordered for _ in range(2)]
+    assert looks[0] == looks[1] and batches.epoch == 0
+    for epoch in range(2):
+        assert places(batches) == [(epoch, index) for index in EPOCH]
+        if epoch == 0:
+            assert next(iter(batches)).epoch == 1
+    with pytest.raises(ddlp.ConfigurationError, match="all 2 epochs"):
+        iter(batches)
+
+
+def test_a_state_counts_the_batch_of_a_look(pack):
+    batches = loader(pack)
+    next(iter(batches))
+    resumed = loader(pack)
+    resumed.load_state_dict(batches.state_dict())
+    assert places(resumed) == [(0, index) for index in EPOCH[1:]]
+
+
+@pytest.mark.parametrize("sets_epoch", [False, True])
+def test_after_a_look_a_resumed_epoch_goes_on_where_it_was_resumed(pack, sets_epoch):
+    batches = loader(pack)
+    for batch in batches:
+        if batch.index == 2:
+            break
+    resumed = loader(pack)
+    resumed.load_state_dict(batches.state_dict())
+    assert next(iter(resumed)).index == 3
+    if sets_epoch:
+        resumed.set_epoch(0)
+    assert places(resumed) == [(0, index) for index in EPOCH[3:]]
+
+
+def test_iterations_of_a_few_batches_each_are_epochs(pack):
+    batches = loader(pack)
+    for epoch in range(3):
+        assert places(itertools.islice(batches, 2)) == [(epoch, 0), (epoch, 1)]
+
+
+def test_many_looks_in_a_row_are_warned_of(pack):
+    batches = loader(pack)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            next(iter(batches))
+    with pytest.warns(UserWarning, match="keep the iterator") as caught:
+        next(iter(batches))
+    assert caught[0].filename == __file__
 
 
 def test_set_epoch_begins_that_epoch(pack):
@@ -212,7 +265,7 @@ def test_an_older_iteration_is_over(pack):
     newer = iter(batches)
     with pytest.raises(ddlp.UsageError, match="another iteration"):
         next(older)
-    assert next(newer).epoch == 1
+    assert places([next(newer)]) == [(0, 0)]
 
 
 def test_a_closed_loader_says_so_and_keeps_its_position_and_figures(pack):
@@ -362,12 +415,12 @@ def test_a_loader_goes_on_when_the_run_of_another_pipeline_cannot_open(pack, tmp
     path = tmp_path / "train.ddlp"
     shutil.copy(pack, path)
     with growing(path) as batches:
-        next(iter(batches))
+        list(itertools.islice(batches, 2))
         before = batches.state_dict()
         path.rename(tmp_path / "elsewhere.ddlp")
         with pytest.raises(ddlp.UnavailableError):
             batches.set_epoch(2)
-        assert batches.state_dict() == before and batches.report()["images"] == 8
+        assert batches.state_dict() == before and batches.report()["images"] == 16
         (tmp_path / "elsewhere.ddlp").rename(path)
         assert places(batches) == [(1, index) for index in EPOCH], "as after any iteration that was left early"
 

@@ -425,7 +425,7 @@ def test_a_fork_drops_batches_and_logs_while_threads_of_its_parent_do(pack):
             _ddlp.flush_log()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-    assert next(iter(batches)).epoch == 1
+    assert next(iter(batches)).index == 0
 
 
 def resident_memory():

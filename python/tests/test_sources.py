@@ -93,6 +93,11 @@ def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
         (("photo.jpg", 3), "is .a str, …., but must be"),
         ((b"photo", "cat"), "is .bytes, a str., but must be"),
         ((b"photo", -1), "is -1, but labels lie between 0 and"),
+        (
+            (numpy.zeros((8, 8, 3), "uint8"), 0),
+            r"is .a numpy.ndarray of shape .8, 8, 3., …., .*, such as path.read_bytes.*, not a path or a decoded",
+        ),
+        ((numpy.zeros(9, "float32"), 0), r"is .a numpy.ndarray of shape .9,., …., but must be"),
     ],
 )
 def test_items_that_are_no_samples_are_described(item, part):
@@ -437,6 +442,10 @@ def test_a_table_that_is_no_dataset_is_explained(photos):
         (photos_table(photos, image=hub_column([(None, None)] * 60)), "row 0 .* neither bytes"),
         (photos_table(photos, image=hub_column([(None, "hf://a/b.jpg")] * 60)), "row 0 .* address hf://a/b.jpg"),
         (ddlp.ArrowTable([1, 2]), "builtins.list is not one"),
+        (
+            ddlp.ArrowTable(photos_table(photos, label=["cat"] * 60), label="label"),
+            "the column label of the table holds Utf8, but must hold whole numbers: encode the labels",
+        ),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59 .* label -1, but labels lie between"),
         (photos_table(photos, label=pyarrow.array([0] * 59 + [2**32 - 1])), "row 59 .* label 4294967295, but labels"),
         (ddlp.ArrowTable(table, classes=["one"]), "but its classes are numbered 0 to 0"),
@@ -531,6 +540,28 @@ def test_a_dataset_of_hugging_face_may_name_files(photos):
     expected = digests(loader(photos)).ordered
     assert digests(loader(dataset)).ordered == expected
     assert digests(loader(ddlp.ArrowTable(unnamed, image="image"))).ordered == expected
+
+
+def test_a_dataset_of_hugging_face_with_a_transform_is_refused(photos, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("PIL")
+    files, labels = zip(*map(Photos(photos).__getitem__, range(60)), strict=True)
+    columns = {"image": [{"bytes": data, "path": None} for data in files], "label": list(labels)}
+    dataset = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    transformed = dataset.with_transform(lambda rows: rows)
+    for wrong in [transformed, transformed.select([1, 0]), ddlp.ArrowTable(transformed), ddlp.Mix([transformed])]:
+        with pytest.raises(ddlp.ConfigurationError, match="has a transform .*with_format.None.*pipeline"):
+            loader(wrong)
+    with pytest.raises(ddlp.ConfigurationError, match="has a transform"):
+        ddlp.pack(transformed, tmp_path / "wrong.ddlp")
+    # A format that only names the type of arrays changes no image.
+    expected = digests(loader(photos)).ordered
+    for same in [transformed.with_format(None), dataset.with_format("numpy"), dataset.with_format("arrow")]:
+        assert digests(loader(same)).ordered == expected
+    gray = dataset.cast_column("image", datasets.Image(mode="L"))
+    for wrong in [gray, ddlp.ArrowTable(gray, image="image")]:
+        with pytest.raises(ddlp.ConfigurationError, match="'image' .* the mode 'L', but the loader makes RGB"):
+            loader(wrong)
 
 
 def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):

@@ -19,9 +19,9 @@ pub struct Run {
     pub ordered_digest: String,
     /// Epoch, batch and prong of each batch, in the order of delivery.
     pub order: Vec<(u32, u32, usize)>,
-    /// Sample ids of each batch, in the order of delivery.
+    /// Requested sample ids of each batch, in the order of delivery.
     pub batches: Vec<Vec<u64>>,
-    /// Number of times that each (epoch, sample id) was delivered.
+    /// Number of times that each (epoch, requested sample id) was delivered.
     pub counts: BTreeMap<(u32, u64), u32>,
     /// Report of the loader.
     pub report: Report,
@@ -46,11 +46,11 @@ impl Run {
             let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
             digest.update(&batch).expect("images that this process can read");
             order.push((batch.epoch(), batch.index(), batch.prong()));
-            for &id in batch.sample_ids() {
+            for &id in batch.requested_ids() {
                 *counts.entry((batch.epoch(), id)).or_insert(0) += 1;
             }
             each(&batch, &loader);
-            batches.push(batch.sample_ids().to_vec());
+            batches.push(batch.requested_ids().to_vec());
         }
         Self {
             digest: digest.unordered(),
@@ -111,7 +111,7 @@ impl FloatRun {
         while let Some(batch) = loader.next() {
             let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
             order.push((batch.epoch(), batch.index(), batch.prong()));
-            for (&id, row) in batch.sample_ids().iter().zip(images::<f32>(&batch)) {
+            for (&id, row) in batch.requested_ids().iter().zip(images::<f32>(&batch)) {
                 let mut hasher = DefaultHasher::new();
                 row.iter().for_each(|value| value.to_bits().hash(&mut hasher));
                 let known = values.insert((batch.epoch(), id), hasher.finish());

@@ -80,21 +80,27 @@ pub struct Batch {
     prong: ProngId,
     fields: Arc<[BatchField]>,
     sample_ids: Vec<u64>,
+    requested_ids: Vec<u64>,
     records: Vec<SampleRecord>,
     memory: FieldMemory,
 }
 
 impl Batch {
+    /// Makes a batch of a dataset with this number of samples.
     pub(crate) fn new(
+        samples: u64,
         id: BatchId,
         prong: ProngId,
         fields: Arc<[BatchField]>,
         records: Vec<SampleRecord>,
         memory: FieldMemory,
     ) -> Self {
-        let delivered = records.iter().filter(|record| record.has_row());
-        let sample_ids = delivered.map(|record| record.sample_id).collect();
-        Self { id, prong, fields, sample_ids, records, memory }
+        let delivered = || records.iter().filter(|record| record.has_row());
+        let requested_ids = delivered().map(|record| record.sample_id).collect();
+        // An id beyond the dataset's end belongs to a sample that the epoch repeats. A replacement keeps the repetition.
+        let shown_id = |record: &SampleRecord| record.sample_id - record.sample_id % samples + record.index;
+        let sample_ids = delivered().map(shown_id).collect();
+        Self { id, prong, fields, sample_ids, requested_ids, records, memory }
     }
 
     /// Returns the batch's epoch.
@@ -124,9 +130,16 @@ impl Batch {
         self.sample_ids.is_empty()
     }
 
-    /// Returns the sample id of each row.
+    /// Returns the sample id of each row: of the sample whose image, label and other fields the row has.
     pub fn sample_ids(&self) -> &[u64] {
         &self.sample_ids
+    }
+
+    /// Returns the sample id that the epoch's order has for each row. It differs from that in
+    /// [`sample_ids`](Self::sample_ids) where [`CorruptPolicy::Replace`](crate::CorruptPolicy::Replace) has replaced a
+    /// corrupt sample. An epoch has each of these ids once, unless its last batch is padded.
+    pub fn requested_ids(&self) -> &[u64] {
+        &self.requested_ids
     }
 
     /// Returns the outcome for each requested sample, including those without a row.

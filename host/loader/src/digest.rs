@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::field_error::FieldError;
 use std::collections::BTreeMap;
 
-/// Two digests over (sample id, bytes of the image): one independent of the order of delivery, and one that depends on
+/// Two digests over (sample id as requested, bytes of the image): one independent of the order of delivery, and one that depends on
 /// it. Each other field has digests of its own.
 ///
 /// Each sample is hashed by BLAKE3 (id as u64 little-endian, then the bytes of its image as they lie in memory). The
@@ -35,14 +35,14 @@ impl Digest {
             return Err(FieldError::Mixed);
         }
         let images = batch.images();
-        self.images.update(batch.sample_ids(), images.bytes()?, images.field().bytes());
+        self.images.update(batch.requested_ids(), images.bytes()?, images.field().bytes());
         for field in batch.fields().skip(1) {
             let values = batch.field(&field.name)?.bytes()?;
             let digest = match self.others.get_mut(&field.name) {
                 Some(digest) => digest,
                 None => self.others.entry(field.name.clone()).or_default(),
             };
-            digest.update(batch.sample_ids(), values, field.bytes());
+            digest.update(batch.requested_ids(), values, field.bytes());
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Bad files under each policy: both prongs treat them alike, and the report names them.
 
 use ddlp_dataset::{Corrupt, Location, ReadError};
-use ddlp_host::{CorruptPolicy, LocalResults, MaxCorrupt, Strategy};
+use ddlp_host::{CorruptPolicy, Field, FieldKind, LocalResults, MaxCorrupt, Strategy};
 use ddlp_pixels::{CorruptReason, Pipeline};
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
@@ -50,16 +50,37 @@ fn skip_leaves_the_bad_ones_out_on_every_prong() {
 #[test]
 fn replace_takes_the_next_readable_sample_on_every_prong() {
     let photos = photos();
-    let base = || loader(&photos.pack()).batch_size(64).policy(CorruptPolicy::Replace);
-    let cpu = Run::of(base());
-    let csd = Run::of(base().strategy(Strategy::Csd).drive(local(LocalResults::Shared)));
-    cpu.assert_exactly_once(1, SAMPLES.into());
-    assert_eq!(cpu.ordered_digest, csd.ordered_digest);
-    for run in [cpu, csd] {
-        assert_eq!(run.report.corrupt.len(), 4);
+    let indices = (0..i64::from(SAMPLES)).flat_map(i64::to_ne_bytes).collect::<Vec<_>>();
+    let index = Field { name: "index".into(), kind: FieldKind::Vector, ..Field::label() };
+    let twice = 2 * u64::from(SAMPLES);
+    let base = || {
+        let builder = loader(&photos.pack()).batch_size(64).policy(CorruptPolicy::Replace).epoch_samples(twice);
+        builder.field(index.clone(), indices.clone())
+    };
+    let on = |results| base().strategy(Strategy::Csd).drive(local(results));
+    let mut digests = Vec::new();
+    for builder in [base(), on(LocalResults::Shared), on(LocalResults::Read)] {
+        let mut replaced = Vec::new();
+        let run = Run::with(builder, |batch, _| {
+            let shown = batch.field("index").unwrap().as_slice::<i64>().unwrap();
+            for ((&id, &requested), &shown) in batch.sample_ids().iter().zip(batch.requested_ids()).zip(shown) {
+                assert_eq!(id % u64::from(SAMPLES), shown as u64, "the id is that of what the row has");
+                replaced.extend((id != requested).then_some((requested, id)));
+            }
+        });
+        run.assert_exactly_once(1, twice);
+        replaced.sort_unstable();
+        // The indices of the bad ones, which are sorted by class, and of those after them.
+        let once = [(119, 120), (333, 334), (367, 368), (453, 454)];
+        let again = once.map(|(requested, id)| (requested + u64::from(SAMPLES), id + u64::from(SAMPLES)));
+        assert_eq!(replaced, [once, again].concat());
+        assert_eq!(run.report.corrupt.len(), 8);
         let actions: Vec<&str> = run.report.corrupt.iter().map(|corrupt| corrupt.action.as_str()).collect();
         assert!(actions.iter().all(|action| action.starts_with("replaced by class_")), "{actions:?}");
+        digests.push(run.ordered_digest);
     }
+    digests.dedup();
+    assert_eq!(digests.len(), 1, "{digests:?}");
 }
 
 #[test]
@@ -104,7 +125,8 @@ fn the_cpu_looks_for_a_replacement_as_far_as_max_corrupt_says() {
     // Number of neighbours up to the first sample, which replaces all others.
     let tried = loader.by_ref().take(8).map(|batch| {
         let batch = batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
-        SAMPLES - batch.sample_ids()[0]
+        assert_eq!(batch.sample_ids(), [0]);
+        SAMPLES - batch.requested_ids()[0]
     });
     assert!(tried.max().unwrap() > 4096, "more than are tried at least");
 }

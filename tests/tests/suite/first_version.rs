@@ -155,7 +155,7 @@ fn digest_of_floats(loader: Loader) -> String {
         let images = batch.field("image").unwrap_or_else(|error| panic!("{error}"));
         let rows_of_bytes = images.bytes().expect("they can be read").chunks_exact(images.field().bytes());
         for ((&id, &label), row) in
-            batch.sample_ids().iter().zip(batch.labels().expect("class indices")).zip(rows_of_bytes)
+            batch.requested_ids().iter().zip(batch.labels().expect("class indices")).zip(rows_of_bytes)
         {
             let label = u32::try_from(label).expect("a class index");
             let mut hasher = blake3::Hasher::new();

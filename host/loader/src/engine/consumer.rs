@@ -57,7 +57,8 @@ impl Engine {
         core.schedule.deliver(id, prong);
         core.plan.delivered(id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
-        let batch = Batch::new(id, prong, self.task.bucket(id).fields.clone(), ready.records, ready.memory);
+        let (samples, fields) = (self.task.dataset.len(), self.task.bucket(id).fields.clone());
+        let batch = Batch::new(samples, id, prong, fields, ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.wake_cpu();
         Some(Ok(batch))

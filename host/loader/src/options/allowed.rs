@@ -60,7 +60,7 @@ fn allowed(option: &str) -> Option<String> {
         "throttle" => "a number above 0 and at most 1",
         "mixup" | "cutmix" => "a finite number of 0 or more",
         "mix_probability" => "a number from 0 to 1",
-        "shuffle" | "drive_optional" => "true or false",
+        "shuffle" | "drive_optional" => "True or False",
         "cores" => "numbers of cores",
         "agent" => "the path of a program",
         "fields" => "the path of a file of fields",
@@ -105,10 +105,20 @@ fn wrong_in<T: Default + Serialize + DeserializeOwned>(given: &Map<String, Value
             Value::Array(drives) if name == "drives" => {
                 drives.iter().find_map(wrong_in_drive).unwrap_or_else(described)
             }
-            _ if allowed(name).is_some() => refused(name, value),
+            _ if allowed(name).is_some() => refused(name, &in_python(value)),
             _ => described(),
         })
     })
+}
+
+/// Writes a value as Python does, except in lists: only Python gives options as JSON.
+fn in_python(value: &Value) -> String {
+    match value {
+        Value::Null => "None".into(),
+        Value::Bool(true) => "True".into(),
+        Value::Bool(false) => "False".into(),
+        value => value.to_string(),
+    }
 }
 
 /// Returns the error for the option of a local drive that is wrong.
@@ -130,6 +140,8 @@ mod tests {
             (r#"{"strategy": "fast"}"#, r#"`strategy` is "fast", but must be "ordered", "mte", "wrr", "cpu" or "csd""#),
             (r#"{"seed": 1, "batch_size": "many"}"#, r#"`batch_size` is "many", but must be a whole number from 1 to"#),
             (r#"{"batch_size": 0.5}"#, "`batch_size` is 0.5"),
+            (r#"{"shuffle": null}"#, "`shuffle` is None, but must be True or False"),
+            (r#"{"window": true}"#, "`window` is True, but must be a whole number"),
             (r#"{"seed": -1}"#, "`seed` is -1, but must be a whole number from 0 on"),
             (r#"{"epochs": 5000000000}"#, "`epochs` is 5000000000, but must be a whole number from 1 to 4294967295"),
             (r#"{"max_corrupt": "2x"}"#, r#"such as "1%""#),
