@@ -7,12 +7,14 @@
 use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LoaderBuilder, Strategy};
 use ddlp_tests::agent::Agent;
+use ddlp_tests::hooked::{CpuGate, Hooked, gated};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, IC_RESP, Pdu, Proxy, Way};
 use ddlp_tests::runs::{Run, chain, drive_is_up, loader, wait_for_drive, wait_for_work_of_the_drive, wait_until};
 use nix::sys::signal::Signal;
 use nix::sys::socket::Backlog;
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 const SAMPLES: u32 = 200;
@@ -37,6 +39,12 @@ impl Scene {
         loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Remote(url))
     }
 
+    /// Returns such a loader whose CPU can be held, and the dataset with its gate.
+    fn gated(&self, strategy: Strategy, url: String) -> (LoaderBuilder, Arc<Hooked<CpuGate>>) {
+        let gated = gated(&self.photos.pack());
+        (self.builder(strategy, url).dataset(gated.clone()), gated)
+    }
+
     fn assert_unharmed(&self, run: &Run, strategy: Strategy) {
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, self.digest, "{strategy}");
@@ -50,17 +58,16 @@ impl Scene {
 fn an_agent_killed_in_the_middle_is_survived_and_rejoins() {
     for strategy in TWO_ENDED {
         let mut scene = Scene::new();
-        let builder = scene.builder(strategy, scene.agent.url());
-        let (mut delivered, mut killed_at) = (0, None);
-        let agent = &mut scene.agent;
-        let run = Run::with(builder, |batch, loader| {
+        let (builder, gated) = scene.gated(strategy, scene.agent.url());
+        let (mut delivered, agent) = (0, &mut scene.agent);
+        let run = Run::with(builder, |_, loader| {
             delivered += 1;
             if delivered == 6 {
                 agent.kill();
-                killed_at = Some(batch.epoch());
                 wait_until("the loss is noticed", || !drive_is_up(loader));
                 agent.restart();
                 wait_for_work_of_the_drive(loader);
+                gated.hooks.hold_for_drive(loader);
             }
         });
         scene.assert_unharmed(&run, strategy);
@@ -258,16 +265,24 @@ fn an_agent_ten_times_slower_than_it_was_is_survived() {
 #[test]
 fn a_drive_that_takes_much_longer_than_it_did_is_named() {
     let scene = Scene::new();
-    let run = Run::with(scene.builder(Strategy::Csd, scene.agent.url()), |batch, _| {
-        if (batch.epoch(), batch.index()) == (0, 5) {
-            scene.agent.signal(Signal::SIGSTOP);
-            // The sleep is the fault: far more time than a batch takes.
-            std::thread::sleep(Duration::from_secs(2));
-            scene.agent.signal(Signal::SIGCONT);
+    let mut was_stopped = false;
+    let run = Run::with(scene.builder(Strategy::Csd, scene.agent.url()), |batch, loader| {
+        if was_stopped || (batch.epoch(), batch.index()) < (0, 5) {
+            return;
         }
+        scene.agent.signal(Signal::SIGSTOP);
+        let drive = || loader.progress().snapshot().prongs[1].clone();
+        if drive().outstanding > 0 {
+            // The sleep is the fault: far more time than any batch so far took, on any machine.
+            let batch_s = batch.len() as f64 / drive().images_per_s;
+            std::thread::sleep(Duration::from_secs_f64(1.0 + 60.0 * batch_s));
+            // The work of a stopped drive ends only later.
+            was_stopped = drive().outstanding > 0;
+        }
+        scene.agent.signal(Signal::SIGCONT);
     });
     scene.assert_unharmed(&run, Strategy::Csd);
-    assert!(run.faults(FaultKind::Slow) > 0, "{:?}", run.report.faults);
+    assert!(was_stopped && run.faults(FaultKind::Slow) > 0, "{:?}", run.report.faults);
 }
 
 #[test]
@@ -338,7 +353,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
     for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         let mut scene = Scene::new();
         scene.agent.kill();
-        let builder = scene.builder(strategy, scene.agent.url());
+        let (builder, gated) = scene.gated(strategy, scene.agent.url());
         let error = builder.clone().build().expect_err("a drive that is needed");
         assert!(chain(&error).contains("`drive_optional`"), "{}", chain(&error));
         let (mut delivered, agent) = (0, &mut scene.agent);
@@ -348,6 +363,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
                 assert!(!drive_is_up(loader));
                 agent.restart();
                 wait_for_work_of_the_drive(loader);
+                gated.hooks.hold_for_drive(loader);
             }
         });
         scene.assert_unharmed(&run, strategy);
