@@ -4,14 +4,14 @@ use crate::agent::program;
 use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Element, Host, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
-    Normalize, Report,
+    Normalize, ProgressHandle, Report,
 };
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time for a batch that no drive exceeds, however busy the machine is.
+/// Time that neither a batch of a drive nor a run exceeds, however busy the machine is.
 const LENIENT: Duration = Duration::from_secs(300);
 
 /// Result of a run.
@@ -69,6 +69,27 @@ impl Run {
     /// Runs a loader to the end.
     pub fn of(builder: LoaderBuilder) -> Self {
         Self::with(builder, |_, _| ())
+    }
+
+    /// Runs a loader for as many epochs as it takes until a condition is true, five minutes at most. `is_over` is asked
+    /// after each batch.
+    pub fn until(what: &str, builder: LoaderBuilder, mut is_over: impl FnMut(&Batch, &Loader) -> bool) -> Self {
+        let begun = Instant::now();
+        Self::with(builder.epochs(1_000_000), |batch, loader| {
+            assert!(begun.elapsed() < LENIENT, "{what} within five minutes");
+            if is_over(batch, loader) {
+                loader.stopper().stop();
+            }
+        })
+    }
+
+    /// Runs a loader until it has delivered this many batches.
+    pub fn of_batches(batches: usize, builder: LoaderBuilder) -> Self {
+        let mut left = batches;
+        Self::until("so many batches", builder, |_, _| {
+            left -= 1;
+            left == 0
+        })
     }
 
     /// Asserts that each of `samples` samples came once in each of `epochs` epochs.
@@ -156,6 +177,11 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Returns the number of faults of a kind up to now.
+pub fn faults(progress: &ProgressHandle, kind: FaultKind) -> usize {
+    progress.report().faults.iter().filter(|fault| fault.kind == kind).count()
+}
+
 /// Returns false while the first drive is lost.
 pub fn drive_is_up(loader: &Loader) -> bool {
     loader.progress().snapshot().prongs[1].is_up
@@ -180,8 +206,9 @@ pub fn wait_for_every_prong(loader: &Loader, takes_part: bool) {
 
 /// Waits while the first drive is lost, unless the loader has given it up.
 pub fn wait_for_drive(loader: &Loader) {
-    let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Refused);
-    wait_until("the drive is back or given up", || drive_is_up(loader) || is_given_up());
+    wait_until("the drive is back or given up", || {
+        drive_is_up(loader) || faults(&loader.progress(), FaultKind::Refused) > 0
+    });
 }
 
 /// Returns an error's message with those of its causes.
