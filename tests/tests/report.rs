@@ -5,6 +5,7 @@ use ddlp_csd::slot::SlotLayout;
 use ddlp_host::report::{Report, Span};
 use ddlp_host::{DriveSpec, Loader, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
+use ddlp_tests::hooked::gated;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{images, loader};
 use ddlp_tests::stand_in;
@@ -71,9 +72,13 @@ fn consume(photos: &Photos, strategy: Strategy, results: LocalResults) -> (Repor
     let script = stand_in::script(photos.scratch(), "late.sh", &body);
     let drive = LocalDrive { agent: Some(script), slots: Some(SLOTS), results, ..LocalDrive::default() };
     let builder = loader(&photos.folder()).epochs(EPOCHS).threads(1).strategy(strategy).drive(DriveSpec::Local(drive));
-    let mut loader = builder.build().expect("the loader builds");
+    let gated = gated(&photos.folder());
+    let mut loader = builder.dataset(gated.clone()).build().expect("the loader builds");
     seen.build_s = begun.elapsed().as_secs_f64();
     let process = (strategy != Strategy::Cpu).then(|| stand_in::process("ddlp-measured"));
+    if process.is_some() {
+        gated.hooks.hold_for_drive(&loader);
+    }
     let started = Instant::now();
     let mut own: Vec<f64> = Vec::new();
     let mut drives: Vec<f64> = Vec::new();
