@@ -1,13 +1,17 @@
-//! A dataset with hooks at its reads.
+//! A dataset with hooks at its reads, and a gate for the CPU made of them.
 
+use crate::runs::wait_until;
 use ddlp_dataset::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
     ReadError, Silences, Stored, Unavailable,
 };
+use ddlp_host::{Loader, ProgressHandle};
 use ddlp_pixels::Source;
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Hooks of a dataset.
 pub trait Hooks: Send + Sync {
@@ -57,6 +61,58 @@ pub trait Hooks: Send + Sync {
     fn is_resident(&self) -> bool {
         false
     }
+}
+
+type Condition = dyn FnMut(&ProgressHandle) -> bool + Send;
+
+/// A gate at which the CPU's reads wait until drives have come far enough. Drives read in processes of their own, so
+/// that they win a race however busy the machine is.
+#[derive(Default)]
+pub struct CpuGate {
+    held: Mutex<Option<(ProgressHandle, Box<Condition>)>>,
+}
+
+impl CpuGate {
+    /// Holds the CPU of this run until a condition is true.
+    pub fn hold_until(&self, loader: &Loader, condition: impl FnMut(&ProgressHandle) -> bool + Send + 'static) {
+        *self.held.lock().expect("no panic at the gate") = Some((loader.progress(), Box::new(condition)));
+    }
+
+    /// Holds the CPU of this run until the first drive has finished another batch, which the run then delivers as the
+    /// drive's. Under `mte` the batch may wait in its slot until the prongs meet.
+    pub fn hold_for_drive(&self, loader: &Loader) {
+        let finished = |progress: &ProgressHandle| {
+            let now = progress.snapshot();
+            (now.prongs[1].prepared, (now.tail as usize).saturating_sub(now.prongs[1].outstanding))
+        };
+        let before = finished(&loader.progress());
+        self.hold_until(loader, move |progress| {
+            let now = finished(progress);
+            now.0 > before.0 || now.1 > before.1
+        });
+    }
+
+    fn is_open(&self) -> bool {
+        let mut held = self.held.lock().expect("no panic at the gate");
+        held.take_if(|(progress, condition)| condition(progress));
+        held.is_none()
+    }
+}
+
+impl Hooks for CpuGate {
+    fn reads(&self, _index: u64) {
+        wait_until("the CPU may read", || self.is_open());
+    }
+
+    fn interrupts(&self) {
+        *self.held.lock().expect("no panic at the gate") = None;
+    }
+}
+
+/// Opens a dataset behind a gate, which is open at first.
+pub fn gated(dataset: &Path) -> Arc<Hooked<CpuGate>> {
+    let dataset = ddlp_dataset::open(dataset).expect("the dataset opens");
+    Arc::new(Hooked { dataset, hooks: CpuGate::default() })
 }
 
 /// A dataset with hooks, otherwise unchanged.

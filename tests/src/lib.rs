@@ -2,7 +2,7 @@
 //!
 //! - [`contract`]: checks that all drivers behave alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
-//! - [`hooked`]: a dataset with hooks at its reads.
+//! - [`hooked`]: a dataset with hooks at its reads, and a gate at which the CPU waits for drives.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.

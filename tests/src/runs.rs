@@ -4,12 +4,15 @@ use crate::agent::program;
 use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Element, Host, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
-    Normalize, Report,
+    Normalize, ProgressHandle, Report,
 };
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Time that neither a batch of a drive nor a run exceeds, however busy the machine is.
+const LENIENT: Duration = Duration::from_secs(300);
 
 /// Result of a run.
 pub struct Run {
@@ -68,6 +71,27 @@ impl Run {
         Self::with(builder, |_, _| ())
     }
 
+    /// Runs a loader for as many epochs as it takes until a condition is true, five minutes at most. `is_over` is asked
+    /// after each batch.
+    pub fn until(what: &str, builder: LoaderBuilder, mut is_over: impl FnMut(&Batch, &Loader) -> bool) -> Self {
+        let begun = Instant::now();
+        Self::with(builder.epochs(1_000_000), |batch, loader| {
+            assert!(begun.elapsed() < LENIENT, "{what} within five minutes");
+            if is_over(batch, loader) {
+                loader.stopper().stop();
+            }
+        })
+    }
+
+    /// Runs a loader until it has delivered this many batches.
+    pub fn of_batches(batches: usize, builder: LoaderBuilder) -> Self {
+        let mut left = batches;
+        Self::until("so many batches", builder, |_, _| {
+            left -= 1;
+            left == 0
+        })
+    }
+
     /// Asserts that each of `samples` samples came once in each of `epochs` epochs.
     pub fn assert_exactly_once(&self, epochs: u32, samples: u64) {
         assert_eq!(self.counts.len() as u64, u64::from(epochs) * samples, "samples are missing");
@@ -80,9 +104,9 @@ impl Run {
         self.report.faults.iter().filter(|fault| fault.kind == kind).count()
     }
 
-    /// Returns all faults except those of a slow drive, which any drive may have on a busy machine.
+    /// Returns all faults except those that any run may have on a busy machine.
     pub fn troubles(&self) -> Vec<&FaultReport> {
-        self.report.faults.iter().filter(|fault| fault.kind != FaultKind::Slow).collect()
+        troubles(&self.report)
     }
 
     /// Returns the number of batches that drives made.
@@ -124,6 +148,20 @@ impl FloatRun {
     }
 }
 
+/// Returns all faults except those that any run may have on a busy machine: a slow drive, a stall, and a drive with the
+/// dataset that takes more than a second to answer a read.
+pub fn troubles(report: &Report) -> Vec<&FaultReport> {
+    let is_of_load = |fault: &FaultReport| match fault.kind {
+        FaultKind::Slow | FaultKind::Stall => true,
+        FaultKind::Lost => {
+            fault.what.contains("holds the dataset and does not answer") || fault.what.contains("did not answer for")
+        }
+        FaultKind::Rejoined => fault.what.contains("answered again after"),
+        _ => false,
+    };
+    report.faults.iter().filter(|fault| !is_of_load(fault)).collect()
+}
+
 /// Returns the image of each row of a batch.
 pub fn images<T: Element>(batch: &Batch) -> std::slice::ChunksExact<'_, T> {
     let field = batch.field("image").unwrap_or_else(|error| panic!("{error}"));
@@ -139,6 +177,11 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Returns the number of faults of a kind up to now.
+pub fn faults(progress: &ProgressHandle, kind: FaultKind) -> usize {
+    progress.report().faults.iter().filter(|fault| fault.kind == kind).count()
+}
+
 /// Returns false while the first drive is lost.
 pub fn drive_is_up(loader: &Loader) -> bool {
     loader.progress().snapshot().prongs[1].is_up
@@ -152,10 +195,20 @@ pub fn wait_for_work_of_the_drive(loader: &Loader) {
     });
 }
 
+/// Waits until each drive has prepared a batch, and the CPU too if it `takes_part`. Only for drives with shared slots:
+/// results that are read need buffers, which the CPU may have filled. Nothing is delivered meanwhile, so a prong ends
+/// with its slots or buffers; the batches must be more than these, so that each prong gets one.
+pub fn wait_for_every_prong(loader: &Loader, takes_part: bool) {
+    wait_until("each prong has prepared a batch", || {
+        loader.progress().snapshot().prongs[usize::from(!takes_part)..].iter().all(|prong| prong.prepared > 0)
+    });
+}
+
 /// Waits while the first drive is lost, unless the loader has given it up.
 pub fn wait_for_drive(loader: &Loader) {
-    let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == FaultKind::Refused);
-    wait_until("the drive is back or given up", || drive_is_up(loader) || is_given_up());
+    wait_until("the drive is back or given up", || {
+        drive_is_up(loader) || faults(&loader.progress(), FaultKind::Refused) > 0
+    });
 }
 
 /// Returns an error's message with those of its causes.
@@ -169,10 +222,11 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Returns a loader over a dataset, with small batches and a fixed host NQN, which leaves no file behind.
+/// Returns a loader over a dataset, with small batches and a fixed host NQN, which leaves no file behind. Drives have
+/// more time than the loader gives them by default: a test that needs a time-out sets its own.
 pub fn loader(dataset: &Path) -> LoaderBuilder {
     let host = Host::named("nqn.2024-01.org.example:tests").expect("an nqn");
-    Loader::builder().dataset_path(dataset).batch_size(8).threads(2).seed(7).host(host)
+    Loader::builder().dataset_path(dataset).batch_size(8).threads(2).seed(7).host(host).drive_timeout(LENIENT)
 }
 
 /// Returns a local drive with shared or read slots.

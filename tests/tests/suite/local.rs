@@ -5,9 +5,10 @@ use ddlp_csd::slot::SlotLayout;
 use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LoaderBuilder, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
+use ddlp_tests::hooked::gated;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{CAPSULE_RESPONSE, Fate, Pdu};
-use ddlp_tests::runs::{FloatRun, Run, drive_is_up, loader, local, local_by, wait_until};
+use ddlp_tests::runs::{FloatRun, Run, drive_is_up, faults, loader, local, local_by, wait_until};
 use ddlp_tests::stand_in;
 use nix::sys::signal::{Signal, kill};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -149,7 +150,11 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
             Fate::Pass
         });
         let drive = local_by(agent, LocalResults::File(slots));
-        let run = Run::of(loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive));
+        let gated = gated(&photos.pack());
+        let builder = loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive);
+        let loader = builder.dataset(gated.clone()).build().expect("a loader");
+        gated.hooks.hold_until(&loader, |progress| faults(progress, FaultKind::Damaged) > 0);
+        let run = Run::over(loader, |_, _| ());
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, reference, "{strategy}");
         let (found, injected) = (run.faults(FaultKind::Damaged), damaged.load(Ordering::Relaxed));

@@ -3,7 +3,7 @@
 use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, Loader, LoaderState, Strategy};
 use ddlp_tests::agent::Agent;
-use ddlp_tests::hooked::{Hooked, Hooks};
+use ddlp_tests::hooked::{CpuGate, Hooked, Hooks};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, drive_is_up, loader, wait_until};
 use nix::sys::signal::Signal;
@@ -21,10 +21,12 @@ struct UntilInterrupted {
     is_read: AtomicBool,
     is_interrupted: Mutex<bool>,
     interrupted: Condvar,
+    gate: CpuGate,
 }
 
 impl Hooks for UntilInterrupted {
     fn reads(&self, index: u64) {
+        self.gate.reads(index);
         if index == self.held {
             self.is_read.store(true, Ordering::Release);
             let waiting = self.is_interrupted.lock().expect("no panic at the gate");
@@ -63,6 +65,7 @@ fn a_slow_thread_of_the_cpu_costs_no_drive_its_connection() {
     wait_until("the CPU reads the sample", || gated.hooks.is_read.load(Ordering::Acquire));
     wait_until("the drive has made a batch", || run.report().prongs[1].prepared > 0);
     run.go_to(&beginning(&run)).expect("the run goes on");
+    gated.hooks.gate.hold_for_drive(&run);
     let run = Run::over(run, |_, _| ());
     run.assert_exactly_once(1, SAMPLES.into());
     assert_eq!(run.digest, reference.digest);

@@ -317,8 +317,8 @@ fn the_association_is_kept_alive_while_nothing_happens_and_during_a_long_command
         Handled::No
     });
     let mut target = peer.target();
-    // Long enough for a machine that stalls; the interval is half of it.
-    target.keep_alive = Duration::from_secs(2);
+    // Long enough for a machine that stalls. Keep alives come in half of it.
+    target.keep_alive = Duration::from_secs(4);
     let controller = tcp::connect(&target).unwrap();
     peer.wait_for(|event| *event == Event::KeepAlive);
     let command = Command { opcode: 0xC0, ..Command::default() };
@@ -344,7 +344,7 @@ fn data_that_straddles_a_keep_alive_has_the_time_of_its_command() {
             let (first, rest) = pdu.split_at(1000);
             wire.raw(first);
             // The sleep is the fault: a pause longer than the interval of the keep alive.
-            std::thread::sleep(Duration::from_millis(700));
+            std::thread::sleep(Duration::from_millis(2500));
             wire.raw(rest);
             wire.respond(received.cid(), Status::SUCCESS, 0);
             return Handled::Yes;
@@ -352,7 +352,7 @@ fn data_that_straddles_a_keep_alive_has_the_time_of_its_command() {
         Handled::No
     });
     let mut target = peer.target();
-    target.keep_alive = Duration::from_secs(1);
+    target.keep_alive = Duration::from_secs(4);
     let controller = tcp::connect(&target).unwrap();
     let mut page = vec![0; 4096];
     logpage::read(controller.as_ref(), LogId(0xC0), Csi::NVM, &mut page, LONG).unwrap();

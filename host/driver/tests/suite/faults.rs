@@ -10,6 +10,7 @@ use ddlp_nvme::tcp::{Digests, FatalStatus, IcResp};
 use ddlp_nvme::{AdminOpcode, CompletionEntry, Status};
 use nix::sys::socket::Backlog;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -382,40 +383,36 @@ fn an_admin_command_without_an_answer_ends_the_association() {
     assert!(error.to_string().contains("do something timed out after"), "the queue wakes and says why: {error}");
 }
 
-#[test]
-fn keep_alives_without_an_answer_end_the_association() {
-    let peer =
-        Peer::start(
-            Config::default(),
-            |_, received| {
-                if received.is(AdminOpcode::KEEP_ALIVE) { Handled::Yes } else { Handled::No }
-            },
-        );
+/// Returns the error of an idle queue after keep alives have met an answer other than that of the specification. The
+/// peer answers well until the queue is open.
+fn error_after_keep_alives(answer: Handled) -> DriverError {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&is_open);
+    let peer = Peer::start(Config::default(), move |_, received| {
+        let is_fault = received.is(AdminOpcode::KEEP_ALIVE) && opened.load(Ordering::SeqCst);
+        if is_fault { answer } else { Handled::No }
+    });
     let mut target = peer.target();
-    target.keep_alive = Duration::from_millis(100);
+    // A peer that answers has this time, and a queue has to open meanwhile.
+    target.keep_alive = Duration::from_secs(2);
     let controller = tcp::connect(&target).unwrap();
     let mut queue = controller.open_queue(1).unwrap();
+    is_open.store(true, Ordering::SeqCst);
     let error = queue.poll(soon()).unwrap_err();
-    assert!(error.to_string().contains("keep alive"), "{error}");
     assert!(!controller.is_alive());
+    error
+}
+
+#[test]
+fn keep_alives_without_an_answer_end_the_association() {
+    let error = error_after_keep_alives(Handled::Yes);
+    assert!(error.to_string().contains("keep alive"), "{error}");
 }
 
 #[test]
 fn an_idle_association_notices_the_end_of_its_admin_connection() {
-    let peer =
-        Peer::start(
-            Config::default(),
-            |_, received| {
-                if received.is(AdminOpcode::KEEP_ALIVE) { Handled::Close } else { Handled::No }
-            },
-        );
-    let mut target = peer.target();
-    target.keep_alive = Duration::from_millis(100);
-    let controller = tcp::connect(&target).unwrap();
-    let mut queue = controller.open_queue(1).unwrap();
-    let error = queue.poll(soon()).unwrap_err();
+    let error = error_after_keep_alives(Handled::Close);
     assert!(matches!(error, DriverError::Lost { .. }), "{error}");
-    assert!(!controller.is_alive());
 }
 
 #[test]
@@ -449,7 +446,7 @@ fn refused_connections_name_the_reason() {
 fn a_controller_that_never_gets_ready() {
     let peer = Peer::honest(Config { never_ready: true, ..Config::default() });
     let mut target = peer.target();
-    target.connect_timeout = Duration::from_millis(200);
+    target.connect_timeout = Duration::from_secs(1);
     let error = tcp::connect(&target).map(drop).unwrap_err();
     assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
     peer.wait_for(|event| *event == Event::Closed(0));
@@ -495,31 +492,32 @@ fn an_attempt_to_connect_ends_when_another_thread_closes_it() {
 
 #[test]
 fn a_peer_that_takes_nothing() {
+    const COMMANDS: usize = 6;
     let (sender, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Mutex::new(gate);
+    let (gate, asking) = (Mutex::new(gate), Mutex::new(Vec::new()));
     let peer = Peer::start(Config { h2c_bytes_max: 4 << 20, mdts: 10, ..Config::default() }, move |wire, received| {
-        if received.is_execute() {
-            wire.r2t(received.cid(), 0, 0, received.entry.data.length.get() as usize);
-            let _ = gate.lock().unwrap().recv();
-            return Handled::Close;
+        if !received.is_execute() {
+            return Handled::No;
         }
-        Handled::No
+        let mut asking = asking.lock().unwrap();
+        asking.push((received.cid(), received.entry.data.length.get() as usize));
+        if asking.len() < COMMANDS {
+            return Handled::Yes;
+        }
+        // From now on the peer reads nothing.
+        asking.iter().for_each(|&(cid, length)| wire.r2t(cid, 0, 0, length));
+        let _ = gate.lock().unwrap().recv();
+        Handled::Close
     });
     let mut target = peer.target();
     target.io_timeout = Duration::from_millis(200);
     let controller = tcp::connect(&target).unwrap();
     let mut queue = controller.open_queue(8).unwrap();
-    // More data than the sockets of both sides hold.
-    let mut outcome = Ok(None);
-    for _ in 0..8 {
-        outcome = queue
-            .submit(&program::execute(SLOT, 0, 0), vec![1; 4 << 20], LONG)
-            .and_then(|_| queue.poll(Instant::now() + SHORT));
-        if outcome.is_err() {
-            break;
-        }
+    // All data together are more than the sockets of both sides hold.
+    for _ in 0..COMMANDS {
+        queue.submit(&program::execute(SLOT, 0, 0), vec![1; 4 << 20], LONG).unwrap();
     }
-    let error = outcome.unwrap_err();
+    let error = queue.poll(soon()).unwrap_err();
     assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
     drop(sender);
 }

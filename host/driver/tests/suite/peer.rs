@@ -68,7 +68,7 @@ impl Received {
 }
 
 /// Whether the script answered a command itself.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Handled {
     Yes,
     No,

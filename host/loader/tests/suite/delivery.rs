@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{SAMPLES, cifar, images, loader};
+use super::{SAMPLES, cifar, images, loader, wait_until};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{
     BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, LoaderError,
@@ -242,9 +242,7 @@ fn a_target_learns_of_the_end_when_only_the_consumer_has_buffers() {
     let mut loader = loader(&folder).deliver_to(make).build().unwrap();
     let (shelf, progress) = (made.get().unwrap().clone(), loader.progress());
     let kept = loader.next().unwrap().unwrap();
-    while progress.snapshot().ready == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("another batch is ready", || progress.snapshot().ready > 0);
     assert_eq!(shelf.free_at_end.get(), None);
     drop(loader);
     assert_eq!(shelf.free_at_end.get(), Some(&(shelf.need.count - 1)), "batches that nobody got have gone");
@@ -259,10 +257,7 @@ fn a_batch_is_delivered_only_once_its_target_has_made_it_ready() {
     let shelf = made.get().unwrap().clone();
     let progress = loader.progress();
     let opener = std::thread::spawn(move || {
-        // Both threads have filled a batch, and wait with it.
-        while shelf.asked.load(Ordering::SeqCst) < 2 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("both threads have filled a batch, and wait with it", || shelf.asked.load(Ordering::SeqCst) >= 2);
         let seen = progress.snapshot();
         assert_eq!((seen.delivered, shelf.ready.load(Ordering::SeqCst)), (0, 0));
         assert_eq!(seen.prongs[0].outstanding, 0, "the CPU is done with them");
@@ -284,10 +279,10 @@ fn a_consumer_that_waits_for_the_target_is_not_told_that_it_keeps_batches() {
     let mut loader = builder.build().unwrap();
     let (shelf, progress) = (made.get().unwrap().clone(), loader.progress());
     let opener = std::thread::spawn(move || {
-        // Both buffers are with the target when the loader says what the consumer waits for.
-        while shelf.asked.load(Ordering::SeqCst) < 2 || progress.snapshot().faults == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("both buffers are with the target", || shelf.asked.load(Ordering::SeqCst) >= 2);
+        // A stall that was named before may have had another reason.
+        let before = progress.snapshot().faults;
+        wait_until("the loader says what the consumer waits for", || progress.snapshot().faults > before);
         shelf.gate.open();
     });
     assert_eq!(loader.by_ref().count(), SAMPLES / 8);

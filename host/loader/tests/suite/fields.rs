@@ -1,6 +1,6 @@
 //! The fields of a batch: descriptions, typed access, and memory that outlives the batch.
 
-use super::{SAMPLES, cifar, images, loader};
+use super::{SAMPLES, cifar, images, loader, wait_until};
 use ddlp_host::{
     Batch, DType, Digest, Field, FieldError, FieldKind, ImageLayout, LoaderBuilder, LoaderError, LoaderErrorKind,
     Normalize, SharedField,
@@ -140,9 +140,7 @@ fn a_buffer_comes_back_when_its_last_share_is_gone() {
     let _second = share(loader.next().expect("a batch").expect("a good one"));
     let progress = loader.progress();
     let consumer = std::thread::spawn(move || loader.next().map(|batch| batch.expect("a good one").index()));
-    while progress.snapshot().faults == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_until("the stall is named", || progress.snapshot().faults > 0);
     assert!(!consumer.is_finished(), "both buffers are kept");
     drop(first);
     assert_eq!(consumer.join().expect("no panic"), Some(2));

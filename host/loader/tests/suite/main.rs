@@ -10,6 +10,7 @@ mod positions;
 
 use ddlp_host::pixels::Pipeline;
 use ddlp_host::{Batch, Loader, LoaderBuilder, Strategy};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Samples of [`cifar`].
@@ -28,6 +29,15 @@ fn cifar() -> TempDir {
 fn loader(folder: &TempDir) -> LoaderBuilder {
     let loader = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
     loader.batch_size(8).threads(2).strategy(Strategy::Cpu)
+}
+
+/// Waits until a condition is true, a minute at most.
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "{what} within a minute");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Returns the images of a batch of uint8.
