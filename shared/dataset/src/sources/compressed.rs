@@ -37,8 +37,8 @@ pub(super) fn compression_of(head: &[u8]) -> Option<&'static str> {
     COMPRESSIONS.iter().find(|(.., magic)| head.starts_with(magic)).map(|(by, ..)| *by)
 }
 
-/// Finds out by its name whether a file is a compressed tar archive. Returns the program that compressed it, and the name
-/// that it has decompressed.
+/// Finds out by its name whether a file is a compressed tar archive. Returns the program that compressed it, and the
+/// name without compression.
 pub(super) fn compressed_archive(name: &OsStr) -> Option<(&'static str, String)> {
     let name = name.to_string_lossy();
     COMPRESSIONS.iter().find_map(|(by, ending, archives, _)| {

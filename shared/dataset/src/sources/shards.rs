@@ -4,9 +4,9 @@
 //! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Of other members,
 //!   [`SampleFields`](crate::SampleFields) reads the numbers in `.json`; all others are ignored.
 //!   Either all samples have a label or none has: every label is then 0.
-//! - A group with neither is not a sample; a label without an image is an error that names the key. So are names in
-//!   which the key should have ended at the last dot, such as `22.05.jpg`: the group has no other image, or the same name
-//!   stands before a label too.
+//! - A group with neither is not a sample; a label without an image is an error that names the key. So is a name whose
+//!   key should have ended at the last dot, such as `22.05.jpg`: its group has no other image, or a label of the same
+//!   name.
 //! - Members without a sample count as left out ([`Dataset::left_out`]), and so do members beside a sample's image
 //!   whose names end as those of images and labels do (`.seg.png`).
 //! - A hard link has the content of an earlier member. A symbolic link as image or label is an error.

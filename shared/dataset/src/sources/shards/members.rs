@@ -3,8 +3,8 @@
 //! The `tar` crate parses headers and extended headers. This module takes the steps between them, since an archive may
 //! lie about every length: nothing is read that a limit does not allow, and an archive that ends early is an error.
 //!
-//! A hard link has the content of an earlier member. The contents of earlier members are only remembered once an archive
-//! has a hard link: the headers before it are then read again.
+//! A hard link has the content of an earlier member. Contents of members are only remembered once an archive has a hard
+//! link: the headers before it are then read again.
 
 use crate::sources::compressed::compression_of;
 use std::collections::HashMap;
@@ -91,7 +91,8 @@ impl<'f> Members<'f> {
                 EntryType::GNUSparse => return Err(malformed("sparse files are not supported".to_owned())),
                 _ => {
                     let member = self.member(header, at, offset..end)?;
-                    if kind != EntryType::Directory {
+                    // Old archives tell a folder by the end of its path.
+                    if kind != EntryType::Directory && !member.path.ends_with(b"/") {
                         return Ok(Some(member));
                     }
                 }

@@ -120,6 +120,7 @@ fn directories_hold_no_data() {
     append_empty(&mut builder, EntryType::Directory, "d/", "");
     append(&mut builder, "d/3.jpg", b"x");
     append_empty(&mut builder, EntryType::Directory, "d/3.jpg/", "");
+    append(&mut builder, "d/3/", b"");
     append(&mut builder, "d/3.cls", b"1");
     let shards = open_bytes(&builder.into_inner().unwrap()).unwrap();
     assert_eq!((shards.name(0).as_str(), shards.label(0), shards.left_out()), ("s.tar:d/3.jpg", 1, 0));
