@@ -102,9 +102,9 @@ mod tests {
         assert_eq!([0, 1].map(|index| setup.dataset.label(index)), [2, 0]);
         assert_eq!((setup.dataset.classes(), &setup.fresh.classes), (&names(&ALL)[..], &names(&ALL)));
         for (classes, part) in [
-            (&[][..], "classes with class0 as number 0, this run has as the dataset numbers them"),
-            (&["class0", "class2", "class1"], "classes with class1 as number 1, this run has with class2 as number 1"),
-            (&["class0", "class1", "class2", "more"], "without a number 3, this run has with more as number 3"),
+            (&[][..], "classes class0 = 0, this run has the dataset's own"),
+            (&["class0", "class2", "class1"], "classes class1 = 1, this run has class2 = 1"),
+            (&["class0", "class1", "class2", "more"], "classes no 3, this run has more = 3"),
         ] {
             let refused = RunSetup::new(&builder(&root, "list.csv", classes).resume(setup.fresh.clone())).err();
             let Some(LoaderError::State(error @ StateError::OtherRun(_))) = refused else { panic!("{refused:?}") };

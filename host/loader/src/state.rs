@@ -194,9 +194,9 @@ impl LoaderState {
         let classes = |state: &Self, other: &Self| {
             let at = state.classes.iter().zip(&other.classes).take_while(|(class, other)| class == other).count();
             Some(match state.classes.get(at) {
-                Some(class) => format!("with {class} as number {at}"),
-                None if at == 0 => "as the dataset numbers them".to_owned(),
-                None => format!("without a number {at}"),
+                Some(class) => format!("{class} = {at}"),
+                None if at == 0 => "the dataset's own".to_owned(),
+                None => format!("no {at}"),
             })
         };
         let is_as_long = self.epoch_samples == fresh.epoch_samples;

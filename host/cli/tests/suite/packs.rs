@@ -59,7 +59,7 @@ fn given_classes_number_those_of_a_list_in_runs_packs_and_inspections() {
     succeed(folder, "run val.csv --drive none --quiet --resume at.json");
     succeed(folder, &format!("{run} --stop-after 1 --state-out own.json"));
     let said = fail(folder, "run val.csv --drive none --quiet --resume own.json --classes all.txt");
-    assert!(said.contains("saved with classes as the dataset numbers them"), "{said}");
+    assert!(said.contains("classes the dataset's own, this run has class_000 = 0"), "{said}");
 
     fs::write(folder.join("few.txt"), "class_000\n").unwrap();
     for line in [&format!("{run} --classes few.txt")[..], "inspect val.csv --classes few.txt"] {
