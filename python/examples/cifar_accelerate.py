@@ -1,9 +1,11 @@
 """Trains a small network on CIFAR-10's files with Hugging Face's accelerate, in one process or several.
 
-    accelerate launch --cpu --num_processes 2 cifar_accelerate.py FOLDER [--epochs 2]
+    accelerate launch --multi_gpu --num_processes 2 cifar_accelerate.py FOLDER --epochs 2          # on GPUs
+    ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 cifar_accelerate.py FOLDER --epochs 2       # on CPUs
 
-FOLDER holds CIFAR-10's binary files (`data_batch_1.bin` ...). The loader is not prepared by accelerate: each process
-gets its share of every batch by itself.
+`accelerate launch --cpu` starts one process, whatever `--num_processes` says. FOLDER holds CIFAR-10's binary files
+(`data_batch_1.bin` ...). The loader is not prepared by accelerate: each process gets its share of every batch by
+itself.
 """
 
 import argparse
@@ -40,7 +42,7 @@ def main() -> None:
             accelerator.backward(loss)
             optimizer.step()
             losses.append(accelerator.reduce(loss.detach(), "mean").item())
-        accelerator.print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}")
+        accelerator.print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}, {accelerator.num_processes} processes")
     accelerator.end_training()
 
 

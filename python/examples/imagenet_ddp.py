@@ -3,6 +3,7 @@
     ddlp sample-data photos --images 600                          # or your own folder with one folder per class
     torchrun --nproc-per-node 2 imagenet_ddp.py photos --val photos --checkpoint at.pt
 
+`torchrun` starts the processes, a single one too (`--nproc-per-node 1`).
 The program writes a checkpoint every `--checkpoint-every` steps. If the checkpoint exists when the program starts, the
 program resumes from it, in the middle of an epoch too, and with any number of processes. With the same number of
 processes, the losses equal those of an uninterrupted run to the bit.
@@ -77,6 +78,8 @@ def accuracy(model: nn.Module, loader: ddlp.Loader, device: torch.device) -> flo
 
 def main() -> None:
     args = options()
+    if "WORLD_SIZE" not in os.environ:
+        raise SystemExit("start this program by torchrun, which sets up the processes: torchrun --nproc-per-node 1 ...")
     cuda = torch.cuda.is_available()
     distributed.init_process_group("nccl" if cuda else "gloo")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")

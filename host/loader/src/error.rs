@@ -167,8 +167,8 @@ pub enum LoaderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LoaderErrorKind {
-    /// The options, the plan or the state do not fit each other, the dataset or this machine: change them. Among them is
-    /// a pipeline that cannot take an image of the dataset.
+    /// The options, the plan or the state do not fit each other, the dataset or this machine: change them. Among them
+    /// is a pipeline that cannot take an image of the dataset.
     Configuration,
     /// The dataset cannot be opened or read, or is no longer the one that was opened.
     Unavailable,

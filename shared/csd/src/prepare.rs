@@ -2,8 +2,8 @@
 //!
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
-//! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails. Nor does it
-//! apply to an image whose size an operation cannot take: the image is intact.
+//! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails. Nor does
+//! it apply to an image whose size an operation cannot take: the image is intact.
 //!
 //! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). If
 //! anything goes wrong with a fetched sample, the preparer reads and prepares the sample again.

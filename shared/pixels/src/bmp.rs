@@ -1,5 +1,5 @@
-//! What Pillow reads of a BMP otherwise than the `image` crate: run-length codes, values of 5 and 6 bits, and the header
-//! of OS/2 version 2.
+//! What Pillow reads of a BMP otherwise than the `image` crate: run-length codes, values of 5 and 6 bits, and the
+//! header of OS/2 version 2.
 
 use crate::error::PixelError;
 use crate::info::{Format, ImageInfo};
@@ -250,7 +250,8 @@ mod tests {
 
     #[test]
     fn levels_of_five_and_six_bits_are_cut_off_as_by_pillow() {
-        let values: Vec<u8> = (0..64u16).flat_map(|value| (value << 5 | (value & 31) * 0x0801).to_le_bytes()).collect();
+        let values: Vec<u8> =
+            (0..64u16).flat_map(|value| ((value << 5) | ((value & 31) * 0x0801)).to_le_bytes()).collect();
         let masks = [0xF800u32, 0x07E0, 0x001F].map(u32::to_le_bytes).concat();
         let five = |value: u32| ((value & 31) * 255 / 31) as u8;
         let expected: Vec<u8> = (0..64).flat_map(|v| [five(v), (v * 255 / 63) as u8, five(v)]).collect();

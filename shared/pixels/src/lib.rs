@@ -10,12 +10,12 @@
 //! type, layout and shape. The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
-//! (other formats; `pnm` and `bmp` read what Pillow reads otherwise than the `image` crate), `plan` (what is read of a sample), `form_image` (images of forms that implement [`FormDecoder`]),
-//! `raw` (uncompressed pixels), `rows` (pixels in bands), `planar` (images of three planes), `interleave` (planes to
-//! RGB pixels), `mirror` (rows of pixels), [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready
-//! for samples), `steps` (which operations one pass does together), `passes` (which pixels each pass computes),
-//! `resize` (from bands to the output), [`warp`] (rotations and the like) and `level` (which vector instructions the
-//! processor has).
+//! (other formats; `pnm` and `bmp` read what Pillow reads otherwise than the `image` crate), `plan` (what is read of a
+//! sample), `form_image` (images of forms that implement [`FormDecoder`]), `raw` (uncompressed pixels), `rows` (pixels
+//! in bands), `planar` (images of three planes), `interleave` (planes to RGB pixels), `mirror` (rows of pixels),
+//! [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready for samples), `steps` (which operations
+//! one pass does together), `passes` (which pixels each pass computes), `resize` (from bands to the output), [`warp`]
+//! (rotations and the like) and `level` (which vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!

@@ -190,8 +190,8 @@ impl Engine {
         }
     }
 
-    /// Returns why a sample cannot be used, in words. A record has only the code of the reason, so the sample is prepared
-    /// once more, in the same way.
+    /// Returns why a sample cannot be used, in words. A record has only the code of the reason, so this prepares the
+    /// sample once more, in the same way.
     fn problem(&self, id: BatchId, sample_id: u64, reason: CorruptReason) -> String {
         let (dataset, program) = (&*self.task.dataset, &self.task.bucket(id).program);
         let prepare = || {

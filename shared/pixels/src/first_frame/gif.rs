@@ -1,5 +1,6 @@
-//! The first frame of a GIF, as Pillow shows it: on a canvas of the colour with the frame's transparent index, or of the
-//! palette's first colour, whatever the file says about a background. The canvas grows if the frame reaches out of it.
+//! The first frame of a GIF, as Pillow shows it: on a canvas of the colour with the frame's transparent index, or of
+//! the palette's first colour, whatever the file says about a background. The canvas grows if the frame reaches out of
+//! it.
 
 use super::FirstFrame;
 

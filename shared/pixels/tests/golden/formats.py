@@ -163,13 +163,14 @@ def uncommon():
     image.save(png, "PNG")
     image.save(jpeg, "JPEG", quality=95)
     jpeg = jpeg.getvalue()
+    bits = "\n".join("".join("01"[int(v > 1)] for v in row) for row in indices)
     files = {
         "maximum.pgm": b"P5\n" + size + b"100\n" + (scaled[..., 0] * 101 // 255).astype(numpy.uint8).tobytes(),
         "maximum.ppm": b"P6 # six\n" + size + b"6\n" + (scaled * 6 // 255).astype(numpy.uint8).tobytes(),
         "maximum-plain.ppm": b"P3\n" + size + b"6\n" + text,
         "wide.ppm": b"P6\n" + size + b"65535\n" + (scaled * 256 + 200).astype(">u2").tobytes(),
         "bits.pbm": b"P4\n" + size + numpy.packbits(indices > 1, axis=1).tobytes(),
-        "bits-plain.pbm": b"P1\n" + size + "\n".join("".join("01"[int(v > 1)] for v in row) for row in indices).encode(),
+        "bits-plain.pbm": b"P1\n" + size + bits.encode(),
         "555.bmp": bitmap(16, numpy.pad(wide, padding).astype("<u2").tobytes()),
         "565.bmp": bitmap(16, numpy.pad(six, padding).astype("<u2").tobytes(), 3,
                           masks=struct.pack("<III", 0xF800, 0x7E0, 0x1F)),
