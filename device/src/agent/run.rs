@@ -39,6 +39,12 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// Threads that tokio may use for blocking reads of files.
 const FILE_THREADS: usize = 4;
 
+/// Files that every agent opens while it starts: those of the network runtime, a dataset, slots and a listener.
+const FILES_AT_START: usize = 8;
+/// Files that one host needs: its connections, for the admin queue, a queue of batches and two queues of blocks. Besides
+/// these, every worker opens a file.
+const FILES_OF_HOST: usize = 4;
+
 /// Line that tells the agent's address to whoever started it.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
@@ -226,8 +232,21 @@ async fn until(limit: Duration, done: impl Fn() -> bool) -> bool {
     true
 }
 
+/// Fails if this process may not open this many more files.
+fn check_files(more: usize) -> Result<()> {
+    let opened: io::Result<Vec<File>> = (0..more).map(|_| File::open("/dev/null")).collect();
+    opened.map(drop).with_context(|| {
+        format!(
+            "the agent needs to open {more} files more than the system lets it: raise the limit (ulimit -n, or \
+             LimitNOFILE of the service)"
+        )
+    })
+}
+
 /// Runs the agent until a signal arrives or the parent process ends.
 pub fn serve(settings: &Settings) -> Result<()> {
+    // Before the network runtime, which panics if it lacks files.
+    check_files(FILES_AT_START)?;
     // Before any thread starts, so that all threads inherit the cores.
     pin(&settings.cores)?;
     let parent = settings.parent_pipe.map(|fd| watch_parent(fd).context("--parent-pipe")).transpose()?;
@@ -249,6 +268,8 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     // The handlers of signals come after the start. Until then there is nothing to drain, and a signal ends the process
     // even while it waits for a file system.
     let agent = Agent::start(settings).await?;
+    // An agent that cannot accept a connection would leave its hosts without an answer.
+    check_files(FILES_OF_HOST + settings.threads)?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let discovery = agent.discovery().map(tracing::field::display);

@@ -74,6 +74,40 @@ fn ready(line: &str) -> Option<(SocketAddr, String)> {
     Some((address.parse().ok()?, rest.strip_suffix("\"}\n")?.to_owned()))
 }
 
+/// Returns the command with a limit of open files.
+fn limited(command: &Command, files: usize) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]).arg(command.get_program());
+    shell.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+/// Raises the limit from too few files to enough of them: an agent that says that it serves can take a host.
+#[test]
+fn an_agent_that_lacks_files_says_so_at_the_start() {
+    let root = dataset();
+    let mut command = program_command(root.path());
+    command.arg("--ephemeral");
+    for files in 4..64 {
+        let mut child = limited(&command, files).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let Some((address, nqn)) = ready(&line) else {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{files} files: {said}");
+            assert!(said.starts_with("error: ") && said.contains("Too many open files"), "{files} files: {said}");
+            continue;
+        };
+        assert!(files > 8);
+        let _agent = Process { child, address, nqn: nqn.clone() };
+        let association = Association::new((address, &nqn), 1, Digests::NONE);
+        let _queues: Vec<Line> = (1..=3).map(|id| association.open_queue(id, 8, true)).collect();
+        return;
+    }
+    panic!("no limit is enough");
+}
+
 fn dataset() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     folder(root.path(), 8, &[]);

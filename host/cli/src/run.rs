@@ -188,7 +188,9 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
 
 fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
     let bytes = read_file(path, STATE_BYTES_MAX).with_context(|| format!("cannot read state {}", path.display()))?;
+    // Values have no lines and columns, which tell nothing about a file that is one line.
     serde_json::from_slice(&bytes)
+        .and_then(serde_json::from_value::<LoaderState>)
         .with_context(|| format!("{} is not a state (--state-out writes one)", path.display()))
 }
 

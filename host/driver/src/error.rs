@@ -1,6 +1,8 @@
 //! The error of this crate.
 
 use ddlp_nvme::Status;
+use nix::errno::Errno;
+use std::io;
 use std::time::Duration;
 
 /// Why a command got no completion.
@@ -20,6 +22,14 @@ pub enum DriverError {
         /// Address of the controller.
         peer: String,
         /// What the resolver said.
+        reason: String,
+    },
+    /// This process, or the whole system, may open no more files, and a connection is one.
+    #[error("no connection to {peer}: {reason}")]
+    TooManyFiles {
+        /// Address or node of the controller.
+        peer: String,
+        /// What the system said.
         reason: String,
     },
     /// The peer did not answer within the time-out. For the caller, the association is over. The user-space driver ends
@@ -86,9 +96,25 @@ pub enum DriverError {
 }
 
 impl DriverError {
+    /// Returns the error for a socket or node that the system does not open.
+    pub(crate) fn not_opened(peer: &str, error: &io::Error) -> Self {
+        let (peer, reason) = (peer.to_owned(), error.to_string());
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EMFILE | Errno::ENFILE) => Self::TooManyFiles { peer, reason },
+            _ => Self::Lost { peer, reason },
+        }
+    }
+
     /// Returns whether the association is over after this error: connect again.
     pub fn ends_association(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Unresolved { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
+        matches!(
+            self,
+            Self::Lost { .. }
+                | Self::Unresolved { .. }
+                | Self::TooManyFiles { .. }
+                | Self::TimedOut { .. }
+                | Self::Protocol { .. }
+        )
     }
 
     /// Returns only the reason of a lost connection, and only what timed out after how long; of any other error, the
@@ -113,6 +139,7 @@ impl DriverError {
         match self {
             Self::Lost { .. }
             | Self::Unresolved { .. }
+            | Self::TooManyFiles { .. }
             | Self::TimedOut { .. }
             | Self::Busy { .. }
             | Self::InUse { .. }

@@ -341,6 +341,16 @@ macro_rules! operations {
                 }
             }
 
+            /// Returns the operation's name as in descriptions.
+            pub(crate) fn name(&self) -> String {
+                let mut name = String::new();
+                for (at, letter) in Self::NAMES[usize::from(self.position())].char_indices() {
+                    name.extend((at > 0 && letter.is_uppercase()).then_some('_'));
+                    name.extend(letter.to_lowercase());
+                }
+                name
+            }
+
             /// Returns every operation with each of its examples, in the order of the list. See [`Operate::EXAMPLES`].
             pub(crate) fn examples() -> Vec<Vec<Self>> {
                 vec![$($name::EXAMPLES.iter().cloned().map(Self::$name).collect()),*]

@@ -46,10 +46,12 @@ pub enum PipelineError {
         message: String,
     },
     /// A parameter is out of range.
-    #[error("operation {index}: {message}")]
+    #[error("operation {index}, {operation}: {message}")]
     Parameter {
         /// Index of the operation, from 0.
         index: usize,
+        /// Name of the operation.
+        operation: String,
         /// What is wrong.
         message: String,
     },
@@ -72,6 +74,18 @@ pub enum PipelineError {
         /// Most bytes that a sample may have.
         limit: u64,
     },
+}
+
+/// Returns the number and name of the first operation of a description that cannot be read.
+fn misread(text: &str) -> Option<String> {
+    let description: toml::Table = text.parse().ok()?;
+    let operations = description.get("operations")?.as_array()?;
+    let (index, wrong) = operations.iter().enumerate().find(|(_, table)| {
+        let operation: Result<Operation, _> = (*table).clone().try_into();
+        operation.is_err()
+    })?;
+    let names = wrong.as_table().map(|table| table.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
+    Some(format!("operation {index}, {}", names.unwrap_or_else(|| wrong.to_string())))
 }
 
 /// The operations that every sample goes through.
@@ -122,8 +136,10 @@ impl Pipeline {
 
     /// Parses and validates a description.
     pub fn from_toml(text: &str) -> Result<Self, PipelineError> {
-        let pipeline: Self =
-            toml::from_str(text).map_err(|error| PipelineError::Syntax { message: error.to_string() })?;
+        let pipeline: Self = toml::from_str(text).map_err(|error| {
+            let operation = misread(text).map_or_else(String::new, |operation| format!("{operation}: "));
+            PipelineError::Syntax { message: format!("{operation}{error}") }
+        })?;
         pipeline.validate()?;
         Ok(pipeline)
     }
@@ -136,7 +152,7 @@ impl Pipeline {
         let bytes = |(width, height): (u32, u32)| u64::from(width) * u64::from(height) * 3;
         let (mut size, mut large) = (None, None);
         for (index, operation) in self.operations.iter().enumerate() {
-            let fault = |message: String| PipelineError::Parameter { index, message };
+            let fault = |message: String| PipelineError::Parameter { index, operation: operation.name(), message };
             operation.check().map_err(fault)?;
             size = operation.size_after(size).map_err(fault)?;
             large = large.or(size.filter(|&size| bytes(size) > BETWEEN_BYTES_MAX).map(|size| (index, size)));
@@ -147,7 +163,7 @@ impl Pipeline {
         }
         if let Some((index, (width, height))) = large {
             let message = format!("an image of {width}x{height} pixels has more than {BETWEEN_BYTES_MAX} bytes");
-            return Err(PipelineError::Parameter { index, message });
+            return Err(PipelineError::Parameter { index, operation: self.operations[index].name(), message });
         }
         Ok(Shape { height: size.1, width: size.0, channels: 3 })
     }

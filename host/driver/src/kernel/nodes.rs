@@ -37,9 +37,7 @@ impl OpenNode {
                         "{errno}: run as root, or give this user the node by a udev rule (see `ddlp devices`)"
                     ),
                 },
-                _ => {
-                    DriverError::Lost { peer: path.display().to_string(), reason: format!("cannot be opened: {error}") }
-                }
+                _ => DriverError::not_opened(&path.display().to_string(), &error),
             }
         })
     }
@@ -85,7 +83,7 @@ impl Nodes {
         let peer = target.node.display().to_string();
         let known = target.sysfs.controller_at(&target.node).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
-            _ => DriverError::Lost { peer: peer.clone(), reason: error.to_string() },
+            _ => DriverError::not_opened(&peer, &error),
         })?;
         let controller = Arc::new(OpenNode::open(&known.node)?);
         Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, generic: Mutex::default() })

@@ -272,7 +272,7 @@ fn dial(addresses: &[SocketAddr], link: &TcpLink, deadline: Deadline) -> Result<
         match stream {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == ErrorKind::TimedOut => last = deadline.timed_out(link.peer(), "connecting"),
-            Err(error) => last = link.lost(&error.to_string()),
+            Err(error) => last = DriverError::not_opened(link.peer(), &error),
         }
     }
     Err(last)

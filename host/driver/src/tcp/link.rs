@@ -3,8 +3,9 @@
 use super::deadline::Deadline;
 use crate::error::DriverError;
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
+use nix::net::if_::if_nametoindex;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -21,6 +22,15 @@ static PENDING: Mutex<Vec<(String, Receiver<Addresses>)>> = Mutex::new(Vec::new(
 /// Returns all addresses of `HOST:PORT` that the system's resolver knows.
 pub(super) fn look_up(address: &str) -> Addresses {
     address.to_socket_addrs().map(Iterator::collect)
+}
+
+/// Reads `[ADDRESS%INTERFACE]:PORT`, as link-local IPv6 addresses are written. Returns `None` for anything else.
+fn with_interface(address: &str) -> Option<io::Result<SocketAddr>> {
+    let (host, port) = address.strip_prefix('[')?.split_once("]:")?;
+    let (ip, interface) = host.split_once('%')?;
+    let (ip, port) = (ip.parse().ok()?, port.parse().ok()?);
+    let address = if_nametoindex(interface).map(|scope| SocketAddrV6::new(ip, port, 0, scope).into());
+    Some(address.map_err(|_| io::Error::other(format!("this machine has no network interface {interface:?}"))))
 }
 
 /// Locks, even if a thread panicked while it held the lock: every state behind these locks is consistent at any time.
@@ -68,6 +78,9 @@ impl TcpLink {
     ) -> Result<Vec<SocketAddr>, DriverError> {
         if let Ok(address) = address.parse() {
             return Ok(vec![address]);
+        }
+        if let Some(address) = with_interface(address) {
+            return address.map(|address| vec![address]).map_err(|error| self.unresolved(&error));
         }
         let found = match take_pending(address) {
             Some(found) => found,
@@ -125,7 +138,10 @@ impl TcpLink {
     }
 
     fn unresolved(&self, error: &io::Error) -> DriverError {
-        DriverError::Unresolved { peer: self.peer.clone(), reason: error.to_string() }
+        match DriverError::not_opened(&self.peer, error) {
+            DriverError::Lost { peer, reason } => DriverError::Unresolved { peer, reason },
+            error => error,
+        }
     }
 
     pub(super) fn protocol(&self, what: String) -> DriverError {
@@ -247,6 +263,19 @@ mod tests {
         assert_eq!(found, ["[::1]:9".parse().unwrap()]);
         let refused = link.resolve("drive.example:4420", later, |_| Err(io::ErrorKind::NotFound.into())).unwrap_err();
         assert!(matches!(refused, DriverError::Unresolved { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_link_local_address_names_its_interface() {
+        let link = TcpLink::new("peer");
+        let resolve =
+            |address| link.resolve(address, Deadline::after(Duration::from_secs(60)), |_| panic!("this is an address"));
+        let found = resolve("[fe80::1%lo]:9").unwrap();
+        assert_eq!(found, [SocketAddrV6::new("fe80::1".parse().unwrap(), 9, 0, if_nametoindex("lo").unwrap()).into()]);
+        assert_eq!(resolve("[fe80::1%7]:9").unwrap(), ["[fe80::1%7]:9".parse().unwrap()]);
+        let error = resolve("[fe80::1%nowhere0]:9").unwrap_err();
+        assert!(matches!(&error, DriverError::Unresolved { .. }), "{error}");
+        assert!(error.to_string().contains("no network interface \"nowhere0\""), "{error}");
     }
 
     #[test]

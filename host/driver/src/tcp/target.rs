@@ -4,12 +4,13 @@ use crate::error::DriverError;
 use crate::host::HostIdentity;
 use ddlp_nvme::tcp::{Digests, IO_PORT};
 use ddlp_nvme::text::check_nqn;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// Address and options of an association.
 #[derive(Clone, Debug)]
 pub struct TcpTarget {
-    /// `HOST:PORT`, an IPv6 host in brackets.
+    /// `HOST:PORT`, an IPv6 host in brackets; a link-local one with its interface, `[fe80::1%eth0]:4420`.
     pub address: String,
     /// NQN of the subsystem.
     pub nqn: String,
@@ -97,11 +98,22 @@ fn checked_address(address: &str) -> Result<String, DriverError> {
 }
 
 fn checked_address_with(host: &str, port: u16) -> Result<String, DriverError> {
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || (host.contains(':') && !bracketed) {
-        return Err(DriverError::Invalid(format!(
-            "host {host:?}: not a name, an IPv4 address or an IPv6 address in brackets"
-        )));
+    let wrong = |why: &str| Err(DriverError::Invalid(format!("host {host:?}: {why}")));
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(inside) => {
+            let (ip, interface) = inside.split_once('%').map_or((inside, None), |(ip, name)| (ip, Some(name)));
+            match ip.parse::<Ipv6Addr>() {
+                Err(_) => return wrong("no IPv6 address is in the brackets"),
+                Ok(ip) if ip.is_unicast_link_local() && interface.is_none_or(str::is_empty) => {
+                    return wrong("a link-local address needs the interface that leads there, as in [fe80::1%eth0]");
+                }
+                Ok(_) => {}
+            }
+        }
+        None if host.is_empty() || host.contains(':') => {
+            return wrong("not a name, an IPv4 address or an IPv6 address in brackets");
+        }
+        None => {}
     }
     Ok(format!("{host}:{port}"))
 }
@@ -117,6 +129,7 @@ mod tests {
         assert_eq!((target.address.as_str(), target.nqn.as_str()), ("localhost:1234", "nqn.x"));
         assert_eq!(TcpTarget::parse("tcp://10.0.0.1/nqn.x").unwrap().address, "10.0.0.1:4420");
         assert_eq!(TcpTarget::parse("tcp://[::1]:9/nqn.x").unwrap().address, "[::1]:9");
+        assert_eq!(TcpTarget::parse("tcp://[fe80::1%eth0]/nqn.x").unwrap().address, "[fe80::1%eth0]:4420");
     }
 
     #[test]
@@ -130,6 +143,9 @@ mod tests {
             "tcp://host:0/nqn.x",
             "tcp://host:99999/nqn.x",
             "tcp://::1:9/nqn.x",
+            "tcp://[name]:9/nqn.x",
+            "tcp://[fe80::1]:9/nqn.x",
+            "tcp://[fe80::1%]:9/nqn.x",
             "tcp://host:1/iqn.x",
             "tcp://host:1/",
         ] {

@@ -107,6 +107,7 @@ impl Endpoint {
             LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => {
                 "; is the agent running there?"
             }
+            LinkError::Driver(DriverError::TooManyFiles { .. }) => "; close files, or raise the limit (`ulimit -n`)",
             LinkError::Driver(DriverError::Unresolved { .. }) => "; check the host's name, or give its IP address",
         };
         format!("{error}{hint}")

@@ -59,12 +59,14 @@ pub(crate) enum AgentError {
          --release -p ddlp-device), or name it as the drive's `agent`"
     )]
     NotFound,
-    #[error("{} cannot be started ({source}): {}", program.display(), advice())]
+    #[error("{} cannot be started ({source}): {}", program.display(), remedy(source))]
     Spawn { program: PathBuf, source: std::io::Error },
     #[error("no thread can be started to watch its agent: {source}")]
     Thread { source: std::io::Error },
     #[error("there is no memory for its result slots ({source}): use fewer slots, smaller batches, or a file")]
     Memory { source: std::io::Error },
+    #[error("its result slots cannot be opened ({source}): {}", remedy(source))]
+    Files { source: std::io::Error },
     #[error("its result slots in {} cannot be mapped: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("its result slots in {} belong to another run: name another file", path.display())]
@@ -86,6 +88,15 @@ fn advice() -> &'static str {
     "name a ddlp-device of this version that this machine can execute as the drive's `agent`"
 }
 
+/// Returns advice about a program that the system does not start.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE) => "close files, or raise the limit (`ulimit -n`)",
+        Some(Errno::EAGAIN) => "end other processes, or raise the limit (`ulimit -u`)",
+        _ => advice(),
+    }
+}
+
 impl LocalAgent {
     /// Starts an agent for `dataset` with `threads` workers and `slots` slots of `slot_bytes` bytes. Returns the agent
     /// and the host's side of the slots.
@@ -98,7 +109,10 @@ impl LocalAgent {
     ) -> Result<(Self, SlotTable), AgentError> {
         let program = find_agent(drive.agent.as_deref())?;
         let total = u64::from(slots) * slot_bytes as u64;
-        let memory_error = |source| AgentError::Memory { source };
+        let memory_error = |source: io::Error| match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EMFILE | Errno::ENFILE) => AgentError::Files { source },
+            _ => AgentError::Memory { source },
+        };
         let memory = match drive.results {
             LocalResults::Shared => Some(result_memory::create(total).map_err(memory_error)?),
             LocalResults::Read | LocalResults::File(_) => None,

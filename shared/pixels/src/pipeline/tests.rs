@@ -62,6 +62,26 @@ fn bad_descriptions_name_the_operation() {
 }
 
 #[test]
+fn an_error_names_the_operation_and_the_value() {
+    let flip = "[[operations]]\n[operations.random_horizontal_flip]\n";
+    for (operation, parameter, said) in [
+        ("random_rotation", "degrees = 30\nfill = 127.6", "127.6"),
+        ("center_crop", "size = \"large\"", "\"large\""),
+        ("center_crop", "size = 8\nsides = 9", "sides"),
+        ("center_crop", "size = 0", "0"),
+        ("random_resized_crop", "size = 8\nscale = [2.0, 1.0]", "[2, 1]"),
+    ] {
+        let text = format!("{flip}[[operations]]\n[operations.{operation}]\n{parameter}\n");
+        let error = Pipeline::from_toml(&text).unwrap_err().to_string();
+        assert!(error.contains(&format!("operation 1, {operation}: ")) && error.contains(said), "{error}");
+    }
+    for operation in Operation::examples().into_iter().flatten() {
+        let json = serde_json::to_value(&operation).unwrap();
+        assert!(json.get(operation.name()).is_some(), "{json} is not {}", operation.name());
+    }
+}
+
+#[test]
 fn the_output_has_to_be_of_one_size_and_bounded() {
     assert_eq!(Pipeline::from_toml("operations = [{ resize = { size = 8 } }]"), Err(PipelineError::OpenSize));
     assert_eq!(Pipeline::from_toml("operations = []"), Err(PipelineError::OpenSize));

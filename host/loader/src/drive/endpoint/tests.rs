@@ -66,6 +66,14 @@ fn a_name_that_cannot_be_resolved_is_not_blamed_on_the_agent() {
 }
 
 #[test]
+fn a_limit_of_open_files_is_not_blamed_on_the_agent() {
+    let (_root, host) = machine();
+    let error = DriverError::TooManyFiles { peer: URL.into(), reason: "Too many open files (os error 24)".into() };
+    let said = Endpoint::remote(URL, &host).unwrap().unusable(LinkError::Driver(error), "").to_string();
+    assert!(said.contains("Too many open files") && said.contains("`ulimit -n`") && !said.contains("agent"), "{said}");
+}
+
+#[test]
 fn a_drive_that_another_process_uses_through_the_kernel_is_explained() {
     let (_root, host) = machine();
     let in_use = DriverError::InUse { peer: "/dev/nvme0".into(), node: "/dev/nvme0n1".into() };
