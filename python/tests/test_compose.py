@@ -174,6 +174,23 @@ def test_a_box_is_erased_with_the_colour_that_torchvision_gives_it(t, value, bef
         assert ddlp.Pipeline([ddlp.RandomErasing(**expected), ddlp.CenterCrop(32)]).to_dict()["operations"][0] == erased
 
 
+@BOTH
+def test_torchvisions_own_compose_may_be_given(t):
+    transforms = [t.RandomHorizontalFlip(), t.CenterCrop(32), t.ToTensor(), t.Normalize(*ddlp.IMAGENET)]
+    given, listed = ddlp.Compose(t.Compose(transforms)), ddlp.Compose(transforms)
+    assert given == listed and given.normalize == listed.normalize
+
+
+@BOTH
+def test_operations_take_torchvisions_enumerations(t):
+    given = ddlp.RandomRotation(30, interpolation=t.InterpolationMode.BILINEAR, fill=torch.tensor([1, 2, 3]))
+    same = ddlp.RandomRotation(30, interpolation="bilinear", fill=(1, 2, 3))
+    assert ddlp.Pipeline([given, ddlp.CenterCrop(32)]) == ddlp.Pipeline([same, ddlp.CenterCrop(32)])
+    bicubic = ddlp.RandomRotation(30, interpolation=t.InterpolationMode.BICUBIC)
+    with pytest.raises(ddlp.ConfigurationError, match='`interpolation` is "bicubic", but must be `nearest` or `bilin'):
+        ddlp.Pipeline([bicubic, ddlp.CenterCrop(32)])
+
+
 def test_one_value_of_normalize_is_that_of_all_channels():
     floats = v2.ToDtype(torch.float32, scale=True) if v2 else v1.ConvertImageDtype(torch.float32)
     composed = ddlp.Compose([T.CenterCrop(32), floats, T.Normalize([0.5], [0.25])])

@@ -4,8 +4,8 @@ use crate::batch::Batch;
 use crate::field_error::FieldError;
 use std::collections::BTreeMap;
 
-/// Two digests over (sample id as requested, bytes of the image): one independent of the order of delivery, and one that depends on
-/// it. Each other field has digests of its own.
+/// Two digests over (sample id as requested, bytes of the image): one independent of the order of delivery, and one
+/// that depends on it. Each other field has digests of its own.
 ///
 /// Each sample is hashed by BLAKE3 (id as u64 little-endian, then the bytes of its image as they lie in memory). The
 /// order-free digest is the sum of the first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the
