@@ -6,6 +6,7 @@ The tests run against an installed package: `scripts/python` builds one and runs
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import blake3
@@ -18,6 +19,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SAMPLES = 60
 CLASSES = 10
+
+
+def wait_until(condition):
+    """Waits until a condition is true, a minute at most."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "within a minute"
+        time.sleep(0.01)
 
 
 def ddlp_command(*arguments, **options):

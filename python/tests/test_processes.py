@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import ddlp
-from conftest import digests
+from conftest import digests, wait_until
 from ddlp import _ddlp
 
 # A drive at a fraction of its speed, with a timeout of an hour: the program waits for minutes.
@@ -306,7 +306,9 @@ def test_a_loader_keeps_its_drive_when_its_position_changes(pack):
             assert drives_of(os.getpid()) == drive
         figures = batches.report()
         assert figures["images"] == batches.stats()["images"] == images, "the figures go on"
-        assert figures["faults"] == [] and [prong["images"] for prong in figures["prongs"]] == [0, images]
+        # A busy machine makes any drive slow.
+        assert {fault["kind"] for fault in figures["faults"]} <= {"slow"}
+        assert [prong["images"] for prong in figures["prongs"]] == [0, images]
         assert [epoch["epoch"] for epoch in figures["epochs"]] == [0, 1, 7, 7]
     assert not drives_of(os.getpid())
 
