@@ -63,6 +63,7 @@ fn allowed(option: &str) -> Option<String> {
         "shuffle" | "drive_optional" => "True or False",
         "cores" => "numbers of cores",
         "agent" => "the path of a program",
+        "class_names" => "a list of the names of all classes",
         "fields" => "the path of a file of fields",
         "dataset" => "a path, or the address of a drive",
         "host_nqn" => "an NQN",
