@@ -203,7 +203,7 @@ def test_corrupt_samples_follow_the_policy(photos, tmp_path):
 def test_an_image_smaller_than_its_crop_is_not_corrupt(photos, policy):
     crop = ddlp.Compose([ddlp.RandomCrop(5000)])
     with pytest.raises(ddlp.ConfigurationError, match=r"jpg.*a crop of 5000x5000 does not fit into an image of \d+x"):
-        list(ddlp.Loader(photos, pipeline=crop, policy=policy))
+        list(pixels(photos, pipeline=crop, policy=policy))
 
 
 def test_a_loader_takes_a_compose_that_was_read(pack):
