@@ -41,8 +41,8 @@ const FILE_THREADS: usize = 4;
 
 /// Files that every agent opens while it starts: those of the network runtime, a dataset, slots and a listener.
 const FILES_AT_START: usize = 8;
-/// Files that one host needs: its connections, for the admin queue, a queue of batches and two queues of blocks. Besides
-/// these, every worker opens a file.
+/// Files that one host needs: its connections, for the admin queue, a queue of batches and two queues of blocks.
+/// Besides these, every worker opens a file.
 const FILES_OF_HOST: usize = 4;
 
 /// Line that tells the agent's address to whoever started it.
@@ -196,8 +196,8 @@ async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Opens a listener whose queue of new connections is as long as the system allows (`net.core.somaxconn`), so that hosts
-/// that connect all at once need not try again.
+/// Opens a listener whose queue of new connections is as long as the system allows (`net.core.somaxconn`), so that
+/// hosts that connect all at once need not try again.
 fn bind(at: SocketAddr) -> io::Result<TcpListener> {
     const LONGEST: u32 = i32::MAX as u32;
     let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;

@@ -150,3 +150,19 @@ impl DriverError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_open_files_is_told_from_a_lost_connection() {
+        for (errno, is_limit) in
+            [(Errno::EMFILE, true), (Errno::ENFILE, true), (Errno::ECONNREFUSED, false), (Errno::EHOSTUNREACH, false)]
+        {
+            let error = DriverError::not_opened("peer", &errno.into());
+            assert_eq!(matches!(error, DriverError::TooManyFiles { .. }), is_limit, "{error}");
+            assert!(error.is_transient() && error.ends_association(), "{error}");
+        }
+    }
+}
