@@ -57,7 +57,7 @@ impl Hooks for Store {
             *in_flight = (now + 1, most.max(now + 1));
             self.came.notify_all();
             let few = |(_, most): &mut (usize, usize)| *most < READS;
-            let (mut in_flight, _) = self.came.wait_timeout_while(in_flight, Duration::from_secs(10), few).unwrap();
+            let (mut in_flight, _) = self.came.wait_timeout_while(in_flight, Duration::from_secs(60), few).unwrap();
             in_flight.0 -= 1;
         }
     }

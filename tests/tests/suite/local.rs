@@ -273,9 +273,10 @@ fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
         agent.display()
     );
     let drive = local_by(stand_in::script(photos.scratch(), "restarted.sh", &body), in_slots());
+    let gated = gated(&photos.pack());
     let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
     let (mut delivered, mut second, mut made_before) = (0, None, 0);
-    let run = Run::with(builder, |_, loader| {
+    let run = Run::with(builder.dataset(gated.clone()), |_, loader| {
         delivered += 1;
         if delivered == 5 {
             kill(stand_in::process(name), Signal::SIGKILL).expect("it runs");
@@ -291,6 +292,7 @@ fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
             made_before = loader.report().prongs[1].prepared;
             std::fs::write(&go_on, "").expect("a mark");
             wait_until("the agent is started again", || drive_is_up(loader));
+            gated.hooks.hold_for_drive(loader);
         }
     });
     run.assert_exactly_once(2, SAMPLES.into());
