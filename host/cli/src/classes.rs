@@ -8,6 +8,6 @@ use std::sync::Arc;
 /// Returns a dataset with the classes that a file names; as it is without a file.
 pub fn given(dataset: Arc<dyn Dataset>, file: Option<&Path>) -> anyhow::Result<Arc<dyn Dataset>> {
     let Some(file) = file else { return Ok(dataset) };
-    let classed = Classed::new(dataset, &ddlp_dataset::class_names(file)?);
+    let classed = Classed::new(dataset, &ddlp_dataset::read_class_list(file)?);
     Ok(Arc::new(classed.with_context(|| format!("the dataset does not fit --classes {}", file.display()))?))
 }

@@ -81,7 +81,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         _ => Before::None,
     };
     let pipelines = args.pipeline.iter().map(|name| pipeline(name)).collect::<anyhow::Result<_>>()?;
-    let classes = args.classes.as_deref().map(ddlp_dataset::class_names).transpose()?;
+    let classes = args.classes.as_deref().map(ddlp_dataset::read_class_list).transpose()?;
     let mut options = options::loader_options(args, pipelines, classes, before)?;
     drives::add_drives(args, &mut options)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);

@@ -2,7 +2,7 @@
 //!
 //! A folder or a list with names numbers the classes that it has: a validation list that lacks a class numbers the
 //! classes after it otherwise than the training list. With the same [`Classed`] around both, a class has the same
-//! number in both. [`class_names`] reads the names from a file.
+//! number in both. [`read_class_list`](crate::read_class_list) reads the names from a file.
 //!
 //! The identity stays that of the dataset: a drive serves the same samples, and the host alone knows their labels.
 
@@ -13,10 +13,9 @@ use crate::{
 };
 use ddlp_pixels::Source;
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Most names in a message.
@@ -26,25 +25,6 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassesError {
-    /// The file of names cannot be read.
-    #[error("cannot read the names of classes in {}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        #[source]
-        source: io::Error,
-    },
-    /// A line of the file is no name.
-    #[error("{}, line {line}: {what}", .path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: usize,
-        /// What is wrong, and what to do.
-        what: &'static str,
-    },
     /// The given names are not names of classes.
     #[error("the given classes {0}")]
     Names(String),
@@ -95,24 +75,6 @@ pub enum ClassesError {
         /// Kind of the dataset.
         kind: &'static str,
     },
-}
-
-/// Reads names of classes from a text: one a line, the class of number 0 first.
-///
-/// # Errors
-///
-/// [`ClassesError`] if the file cannot be read, or says which line is no name.
-pub fn class_names(path: &Path) -> Result<Vec<String>, ClassesError> {
-    let bytes = fs::read(path).map_err(|source| ClassesError::Unreadable { path: path.to_owned(), source })?;
-    let wrong = |line, what| ClassesError::Line { path: path.to_owned(), line, what };
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii_end();
-    let names =
-        text.split(|&byte| byte == b'\n').zip(1..).map(|(line, number)| match std::str::from_utf8(line.trim_ascii()) {
-            Err(_) => Err(wrong(number, "the name is not UTF-8: save the file as UTF-8")),
-            Ok("") => Err(wrong(number, "the line is empty, but each line is the name of a class: remove it")),
-            Ok(name) => Ok(name.to_owned()),
-        });
-    names.collect()
 }
 
 /// A dataset with given classes.

@@ -47,7 +47,7 @@ mod sources;
 mod stamp;
 mod table;
 
-pub use classed::{Classed, ClassesError, class_names};
+pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};

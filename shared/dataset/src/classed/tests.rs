@@ -97,18 +97,3 @@ fn given_names_are_there_once_each() {
         assert!(said.contains(part), "{said}");
     }
 }
-
-#[test]
-fn a_file_of_names_has_one_a_line() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("classes.txt");
-    let read = |bytes: &[u8]| {
-        fs::write(&path, bytes).unwrap();
-        class_names(&path).map_err(|error| error.to_string())
-    };
-    assert_eq!(read("\u{feff}cat\r\n big dog \r\n\r\n".as_bytes()), Ok(names(&["cat", "big dog"])));
-    let said = read(b"cat\n\ndog\n").unwrap_err();
-    assert!(said.contains("classes.txt, line 2: the line is empty"), "{said}");
-    assert!(read(b"").unwrap_err().contains("line 1: the line is empty"));
-    assert!(read(b"cat\n\xff\n").unwrap_err().contains("line 2: the name is not UTF-8"));
-}
