@@ -162,8 +162,8 @@ fn leave_to_the_host(slot: &mut [u8], decoder: AbilityNumber) {
 }
 
 /// Runs epochs on a drive whose slots a relay changes: `left` names the decoder for which the result with this number,
-/// counted from 1, leaves a sample to the host. The CPU waits `until` the drive has come far enough, since it relieves a
-/// drive that a busy machine slows down.
+/// counted from 1, leaves a sample to the host. The CPU, which relieves a drive that a busy machine slows down, waits
+/// `until` the drive has come far enough.
 fn left_to_the_host(
     scene: &Scene,
     epochs: u32,
