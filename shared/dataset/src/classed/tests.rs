@@ -3,6 +3,7 @@ use crate::list::List;
 use crate::open;
 use crate::pack::{Pack, PackOptions, pack};
 use crate::samples::write_folder;
+use std::fs;
 use std::ops::ControlFlow;
 use tempfile::TempDir;
 
