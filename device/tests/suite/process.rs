@@ -95,6 +95,10 @@ fn an_agent_that_lacks_files_says_so_at_the_start() {
         let Some((address, nqn)) = ready(&line) else {
             let output = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
+            // Too few for the system to load the agent, if this process has passed on files of its own.
+            if output.status.code() == Some(127) && said.contains("shared libraries") {
+                continue;
+            }
             assert_eq!(output.status.code(), Some(1), "{files} files: {said}");
             assert!(said.starts_with("error: ") && said.contains("Too many open files"), "{files} files: {said}");
             continue;
