@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// Most links from a name to its file; Linux has the same limit.
 const LINKS_MAX: u32 = 40;
 
-/// Files that a command reads and writes, each with the option that names it. [`tests::assert_complete`] finds options
-/// that are missing.
+/// Files that a command reads and writes, each with the option that names it. `assert_complete`, which a test of each
+/// command calls, finds options that are missing.
 #[derive(Default)]
 pub struct Files<'a> {
     outputs: Vec<(&'static str, &'a Path)>,
