@@ -235,8 +235,8 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
         errors::configuration(match given {
             Some(name) => match schema.field_with_name(name) {
                 Ok(column) if usual == "label" => format!(
-                    "the column {name} of the table holds {}, but must hold whole numbers: encode the labels as numbers \
-                     from 0, and name the classes by ddlp.ArrowTable(table, classes=…)",
+                    "the column {name} of the table holds {}, but must hold whole numbers: encode the labels as \
+                     numbers from 0, and name the classes by ddlp.ArrowTable(table, classes=…)",
                     column.data_type()
                 ),
                 _ => format!("the table has no column {name} of {what}; its columns are {all}"),

@@ -53,8 +53,8 @@ impl Packing {
     }
 }
 
-/// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the samples done, and all samples. Returns what
-/// `ddlp.pack` returns.
+/// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the
+/// samples done, and all samples. Returns what `ddlp.pack` returns.
 #[pyfunction]
 #[pyo3(signature = (source, path, packing, progress, columns = None, classes = None))]
 pub fn pack_dataset<'py>(

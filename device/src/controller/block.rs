@@ -68,8 +68,8 @@ impl Subsystem {
         Ok(Answer::Now(0, Payload::Blocks { region, offset, bytes }))
     }
 
-    /// Fails if a range of namespace 2 touches a slot of another host. Access Denied (Base 2.1, «Media and Data Integrity
-    /// Error Values») is the status for a lack of access rights.
+    /// Fails if a range of namespace 2 touches a slot of another host. Access Denied (Base 2.1, «Media and Data
+    /// Integrity Error Values») is the status for a lack of access rights.
     fn check_owner(&self, host: &ConnectedHost, offset: u64, bytes: usize) -> Result<(), Status> {
         let slot_of = |byte: u64| (byte / self.config.geometry.slot_bytes) as usize;
         let mut slots = slot_of(offset)..=slot_of(offset + bytes as u64 - 1);

@@ -30,8 +30,8 @@ pub struct InspectArgs {
     /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the
     /// address of a drive that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
     file: PathBuf,
-    /// File with the names of all classes, one a line, that number the dataset's classes as for `ddlp run` [default: the
-    /// dataset numbers its own]
+    /// File with the names of all classes, one a line, that number the dataset's classes as for `ddlp run` [default:
+    /// the dataset numbers its own]
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
     /// Show one sample, given by its number or its name

@@ -97,7 +97,8 @@ impl Batch {
     ) -> Self {
         let delivered = || records.iter().filter(|record| record.has_row());
         let requested_ids = delivered().map(|record| record.sample_id).collect();
-        // An id beyond the dataset's end belongs to a sample that the epoch repeats. A replacement keeps the repetition.
+        // An id beyond the dataset's end belongs to a sample that the epoch repeats. A replacement keeps the
+        // repetition.
         let shown_id = |record: &SampleRecord| record.sample_id - record.sample_id % samples + record.index;
         let sample_ids = delivered().map(shown_id).collect();
         Self { id, prong, fields, sample_ids, requested_ids, records, memory }

@@ -179,13 +179,13 @@ impl SampleFields {
     ///   names the sample, with or without the extension of its file; each other column is a field. Columns of whole
     ///   numbers give int64, others float32. A cell may have several numbers, separated by spaces: the field is then a
     ///   vector. Columns of numbers that have the same name are one field, too. Every sample needs a line; lines about
-    ///   other samples are left out. There are no comments. The labels are those of the column `label`, or the first words of the column
-    ///   `PredictionString`, as in Kaggle's `LOC_val_solution.csv`. The column `labels` has any number of labels,
-    ///   separated by spaces, or by `|` if the column contains one: the field has a float32 for each class, 1 for those
-    ///   of the sample and 0 for all others.
+    ///   other samples are left out. There are no comments. The labels are those of the column `label`, or the first
+    ///   words of the column `PredictionString`, as in Kaggle's `LOC_val_solution.csv`. The column `labels` has any
+    ///   number of labels, separated by spaces, or by `|` if the column contains one: the field has a float32 for each
+    ///   class, 1 for those of the sample and 0 for all others.
     ///
-    /// Labels are class indices (`3` or `3.0`) or names of classes. If the dataset has a class for each, names stand for
-    /// its classes; otherwise the names in the file are the classes, sorted byte by byte. A number among names, a name
+    /// Labels are class indices (`3` or `3.0`) or names of classes. If the dataset has a class for each, names stand
+    /// for its classes; otherwise the names in the file are the classes, sorted byte by byte. A number among names, a name
     /// among numbers, and a number that is no class index are errors.
     ///
     /// # Errors

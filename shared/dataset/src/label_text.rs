@@ -3,8 +3,8 @@
 /// Finds out what the labels of a file are.
 ///
 /// A label that is written as a number is a class index: a whole number from 0, such as `3` or `3.0`. Any other text is
-/// the name of a class. All labels of a file are of one kind: if a few were numbers among names, or names among numbers,
-/// all classes would be numbered anew without a word.
+/// the name of a class. All labels of a file are of one kind: if a few were numbers among names, or names among
+/// numbers, all classes would be numbered anew without a word.
 pub(crate) struct LabelTexts {
     /// Largest class index.
     largest: u64,

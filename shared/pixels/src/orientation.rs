@@ -28,8 +28,8 @@ pub(crate) fn is_jpeg_in_tiff(file: &[u8]) -> bool {
     Tiff::parse(file).is_some_and(|tiff| tiff.numbers(COMPRESSION).any(|value| matches!(value, 6 | 7)))
 }
 
-/// Returns a PNG whose image data end the file, if chunks are damaged or missing behind them. Pillow does not read these
-/// chunks.
+/// Returns a PNG whose image data end the file, if chunks are damaged or missing behind them. Pillow does not read
+/// these chunks.
 pub(crate) fn png_up_to_its_pixels(file: &[u8]) -> Option<Vec<u8>> {
     let (mut at, mut end) = (8, None);
     for (kind, data) in png_chunks(file) {

@@ -4,8 +4,8 @@
 //!   column `label` has a class index or the name of a class. Other columns may hold anything.
 //! - Samples come in the order of the list, one for each line. A file may appear more than once.
 //! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
-//!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them otherwise.
-//!   Anything else is an error. Without the column `label`, every label is 0.
+//!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them
+//!   otherwise. Anything else is an error. Without the column `label`, every label is 0.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
 //!
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
