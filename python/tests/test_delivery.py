@@ -179,7 +179,9 @@ def test_other_threads_do_not_hide_that_a_program_keeps_all_batches(pack, monkey
         ends.set()
 
 
-def test_workers_without_work_do_not_hide_that_a_program_keeps_all_batches(pack):
+def test_workers_without_work_do_not_hide_that_a_program_keeps_all_batches(pack, monkeypatch):
+    # Libraries may have daemon threads.
+    monkeypatch.setattr("ddlp._threads._PATIENCE_WITH_DAEMONS_S", 1.0)
     with ThreadPoolExecutor(2) as workers:
         workers.submit(len, "").result()
         with pytest.raises(ddlp.UsageError, match="buffers"):

@@ -187,12 +187,20 @@ def test_a_closed_loader_keeps_its_figures_and_no_memory(pack):
     assert resident_mb() - before < 3 * buffer_mb
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Waits briefly for daemon threads of libraries, which never let go of a batch."""
+    monkeypatch.setattr("ddlp._threads._PATIENCE_WITH_DAEMONS_S", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_keeping_all_batches_is_an_error_that_names_buffers(pack):
     with pytest.raises(ddlp.UsageError, match="buffers"):
         list(loader(pack, buffers=3))
     assert len(list(loader(pack, buffers=12))) == 8, "with enough buffers all batches can be kept"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_consumer_that_kept_all_batches_can_go_on(pack):
     with loader(pack, buffers=3) as batches:
         iteration = iter(batches)
