@@ -71,7 +71,9 @@ def test_a_step_that_closes_the_loader_ends_the_measurement(pack):
         batches.headspace(lambda batch: batches.close())
 
 
-def test_a_step_that_keeps_all_batches_gets_an_error(pack):
+def test_a_step_that_keeps_all_batches_gets_an_error(pack, monkeypatch):
+    # Libraries may have daemon threads.
+    monkeypatch.setattr("ddlp._threads._PATIENCE_WITH_DAEMONS_S", 1.0)
     kept = []
     with pytest.raises(ddlp.UsageError, match="keeps the images"):
         loader(pack, buffers=2).headspace(lambda batch: kept.append(batch.images))
