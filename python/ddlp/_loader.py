@@ -32,7 +32,7 @@ from ._report import Report
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
 
-_LOOKS = 3
+_LOOKS = 2
 """Looks at the same batch in a row after which the loader warns."""
 
 _LOG = logging.getLogger("ddlp")

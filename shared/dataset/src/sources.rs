@@ -48,8 +48,7 @@ pub enum OpenError {
     },
     /// The folder could be datasets of two kinds.
     #[error(
-        "{} could be {}, because of {}, or {}, because of {}: move one of the two away, or name a file in place of the \
-         folder",
+        "{} could be {}, because of {}, or {}, because of {}: move one of the two out of the folder",
         .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display()
     )]
     TwoKinds {
@@ -138,7 +137,8 @@ fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     }
 }
 
-/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind.
+/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind. Fewer
+/// images than such files are no dataset: pictures may explain one.
 fn refuse_two_kinds(path: &Path) -> Result<(), OpenError> {
     let batches = |variant| Cifar::first_in(path, variant);
     let mut kinds: Vec<(&'static str, PathBuf)> = [
@@ -150,7 +150,10 @@ fn refuse_two_kinds(path: &Path) -> Result<(), OpenError> {
     .filter_map(|(kind, file)| Some((kind, file?)))
     .collect();
     if kinds.len() == 1 {
-        kinds.extend(Folder::first_image(path).map(|image| ("an image folder", image)));
+        let is_other = |name: &Path| name.extension().is_some_and(|end| end == "bin" || shards::is_shard_name(name));
+        let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let others = names.filter(|name| is_other(name)).count();
+        kinds.extend(Folder::image_among(path, others).map(|image| ("an image folder", image)));
     }
     match &kinds[..] {
         [(first, file), (second, other), ..] => Err(OpenError::TwoKinds {

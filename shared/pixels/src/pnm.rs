@@ -90,7 +90,8 @@ impl<'f> Pnm<'f> {
 
     /// Returns the bytes of the values as numbers of 8 or 16 bits.
     pub fn native_bytes(&self) -> u64 {
-        u64::from(self.width) * u64::from(self.height) * u64::from(self.channels) * self.value_bytes()
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        pixels.saturating_mul(u64::from(self.channels) * self.value_bytes())
     }
 
     /// Decodes the pixels as RGB. The caller has checked the size of the image.
@@ -311,6 +312,8 @@ mod tests {
         ] {
             assert!(matches!(decoded(file), Err(PixelError::Malformed { .. })), "{file:?}");
         }
+        let vast = Pnm::parse(b"P6 4294967295 4294967295 65535\n1").unwrap().unwrap();
+        assert_eq!(vast.native_bytes(), u64::MAX);
         let whole = b"P3 #\n2 1 9\n1 2 3 4 5 6";
         (2..whole.len()).for_each(|end| assert!(decoded(&whole[..end]).is_err(), "{end}"));
     }

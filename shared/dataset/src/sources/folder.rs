@@ -156,10 +156,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns an image in the root or below a class folder, if there is one. Passes over what is hidden, such as a
-    /// file manager's previews, or cannot be read.
-    pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
-        scan::first_image(root)
+    /// Returns an image in the root or below a class folder, if there are at least `least`. Passes over what is hidden,
+    /// such as a file manager's previews, or cannot be read.
+    pub(super) fn image_among(root: &Path, least: usize) -> Option<PathBuf> {
+        scan::image_among(root, least)
     }
 
     fn digest(&self, names: &[OsString]) -> Identity {

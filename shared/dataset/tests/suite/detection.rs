@@ -62,7 +62,7 @@ fn a_folder_of_two_kinds_is_refused() {
         ([batch, image], Some(["could be CIFAR-10, because of", "data_batch_1.bin, or an image folder, because of"])),
         ([hundred, image], Some(["could be CIFAR-100, because of", "cat/deep/1.jpg:"])),
         ([shard, image], Some(["could be tar shards, because of", "x.tar, or an image folder, because of"])),
-        ([shard, ("1.jpg", b"x")], Some(["could be tar shards, because of", "1.jpg: move one of the two away"])),
+        ([shard, ("1.jpg", b"x")], Some(["could be tar shards, because of", "1.jpg: move one of the two out of"])),
         ([hundred, batch], Some(["could be CIFAR-10, because of", "or CIFAR-100, because of"])),
         ([hundred, shard], Some(["could be CIFAR-100, because of", "or tar shards, because of"])),
         ([shard, ("notes/readme.txt", b"x")], None),
@@ -78,6 +78,13 @@ fn a_folder_of_two_kinds_is_refused() {
             (message, _) => panic!("case {number}: {message:?}"),
         }
     }
+    // A picture beside more shards explains them.
+    ["0.tar", "1.tar"].iter().for_each(|name| write(&root.join("explained").join(name), &shard.1));
+    write(&root.join("explained/docs/1.jpg"), b"x");
+    assert_eq!(
+        open(&root.join("explained")).map(|dataset| dataset.kind()).map_err(|error| error.to_string()),
+        Ok("tar")
+    );
     // A file in place of the folder decides.
     assert_eq!(open(&root.join("2/x.tar")).unwrap().kind(), "tar");
     assert_eq!(open(&root.join("0/cat")).unwrap().kind(), "folder");

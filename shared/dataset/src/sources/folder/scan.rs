@@ -171,9 +171,11 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
     Ok((found, left_out))
 }
 
-/// Returns an image in a folder or below it. Passes over what is hidden or cannot be read.
-pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
+/// Returns an image in a folder or below it, if there are at least `least` images. Passes over what is hidden or cannot
+/// be read.
+pub(super) fn image_among(root: &Path, least: usize) -> Option<PathBuf> {
     let (mut pending, mut visited) = (vec![root.to_owned()], HashSet::new());
+    let mut images = 0;
     while let Some(directory) = pending.pop() {
         let Ok(status) = fs::metadata(&directory) else { continue };
         if !visited.insert((status.dev(), status.ino())) {
@@ -187,7 +189,10 @@ pub(super) fn first_image(root: &Path) -> Option<PathBuf> {
             if is_directory(&entry).unwrap_or(false) {
                 pending.push(entry.path());
             } else if is_image(name.as_bytes()) {
-                return Some(entry.path());
+                images += 1;
+                if images >= least {
+                    return Some(entry.path());
+                }
             }
         }
     }
