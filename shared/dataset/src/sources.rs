@@ -137,8 +137,8 @@ fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     }
 }
 
-/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind. Fewer
-/// images than such files are no dataset: pictures may explain one.
+/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind.
+/// Fewer images than such files are no dataset: pictures may explain one.
 fn refuse_two_kinds(path: &Path) -> Result<(), OpenError> {
     let batches = |variant| Cifar::first_in(path, variant);
     let mut kinds: Vec<(&'static str, PathBuf)> = [
