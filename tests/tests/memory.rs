@@ -167,7 +167,7 @@ fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
 fn an_agent_reports_the_memory_that_the_kernel_reports() {
     let photos = mixed_photos(32);
     // Linux includes memory of the parent process in some of a child's figures.
-    let own = std::hint::black_box(vec![1_u8; 512 << 20]);
+    let own = std::hint::black_box(vec![1_u8; 256 << 20]);
     let agent = Agent::start(&kept(&photos), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
     drop(own);
     let before = agent.peak_bytes();
