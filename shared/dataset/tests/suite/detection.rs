@@ -79,7 +79,7 @@ fn a_folder_of_two_kinds_is_refused() {
         }
     }
     // A picture beside more shards explains them.
-    ["0.tar", "1.tar"].iter().for_each(|name| write(&root.join("explained").join(name), &shard.1));
+    ["0.tar", "1.tar"].iter().for_each(|name| write(&root.join("explained").join(name), shard.1));
     write(&root.join("explained/docs/1.jpg"), b"x");
     assert_eq!(
         open(&root.join("explained")).map(|dataset| dataset.kind()).map_err(|error| error.to_string()),
