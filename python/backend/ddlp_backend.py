@@ -1,7 +1,7 @@
 """The build backend of the package: builds the programs `ddlp` and `ddlp-device`, then lets maturin make the wheel.
 
-The environment variable DDLP_PROFILE names the cargo profile; the default is `release`. DDLP_PROGRAMS names a folder in
-which the programs lie already.
+The environment variable DDLP_PROFILE names the cargo profile; the default is `release`. DDLP_PROGRAMS names, by an
+absolute path, a folder in which the programs lie already.
 """
 
 import json

@@ -60,7 +60,7 @@ class _Fields(NamedTuple):
 class Batch(_Fields):
     """A batch: a pair of images and labels, with its epoch, number, prong and sample ids.
 
-    Some libraries copy a batch by `type(batch)(*batch)`. The attributes of such a copy are None.
+    Some libraries copy a batch by `type(batch)(*batch)`. A copy made in this way has None in place of the attributes.
     """
 
     epoch: int | None = None

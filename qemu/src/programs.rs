@@ -50,7 +50,7 @@ pub fn board_package() -> Result<PathBuf> {
     Ok(package)
 }
 
-/// Runs `scripts/board` with these arguments, and returns the folder of what it made. One thread at a time builds.
+/// Runs `scripts/board` with these arguments, one thread at a time. Returns the folder with its results.
 fn made_for_boards(arguments: &[&str]) -> Result<PathBuf> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);

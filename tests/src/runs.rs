@@ -86,7 +86,7 @@ impl Run {
     /// Runs a loader until it has delivered this many batches.
     pub fn of_batches(batches: usize, builder: LoaderBuilder) -> Self {
         let mut left = batches;
-        Self::until("so many batches", builder, |_, _| {
+        Self::until("the number of batches", builder, |_, _| {
             left -= 1;
             left == 0
         })

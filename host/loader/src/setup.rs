@@ -286,8 +286,9 @@ impl RunSetup {
             )),
         }
         if let Some(hidden) = self.dataset.classes().iter().find(|class| class.starts_with('.')) {
-            let note =
-                format!("the hidden folder {hidden} is a class, as torchvision counts: move it away if it is none");
+            let note = format!(
+                "the hidden folder {hidden} counts as a class, as in torchvision: if it is not one, move it away"
+            );
             tracing::warn!("{note}");
             recorder.note(note);
         }

@@ -64,7 +64,7 @@ fn replace_takes_the_next_readable_sample_on_every_prong() {
         let run = Run::with(builder, |batch, _| {
             let shown = batch.field("index").unwrap().as_slice::<i64>().unwrap();
             for ((&id, &requested), &shown) in batch.sample_ids().iter().zip(batch.requested_ids()).zip(shown) {
-                assert_eq!(id % u64::from(SAMPLES), shown as u64, "the id is that of what the row has");
+                assert_eq!(id % u64::from(SAMPLES), shown as u64, "the row has the id of the sample in it");
                 replaced.extend((id != requested).then_some((requested, id)));
             }
         });
