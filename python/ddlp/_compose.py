@@ -18,6 +18,9 @@ _OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTen
 _OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
 
 
+_RESAMPLINGS = ("bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming", "lanczos")
+
+
 class Compose(Pipeline):
     """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
 
@@ -130,8 +133,9 @@ def _size(size: Any) -> Any:
 
 def _interpolation(transform: Any) -> str:
     """Returns the interpolation by which a transform resizes."""
-    _must_be(transform, interpolation=("bilinear", "nearest", "nearest-exact"), antialias=(True, None, "warn"))
-    return "bilinear" if _plain(transform.interpolation) == "bilinear" else "nearest"
+    _must_be(transform, interpolation=_RESAMPLINGS, antialias=(True, None, "warn"))
+    interpolation = _plain(transform.interpolation)
+    return "nearest" if interpolation == "nearest-exact" else str(interpolation)
 
 
 def _random_resized_crop(transform: Any) -> Operation:

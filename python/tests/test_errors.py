@@ -156,7 +156,7 @@ def test_an_operation_with_a_wrong_parameter_is_named():
         (lambda: ddlp.CenterCrop(-3), "operation 0, center_crop: .*whole number"),
         (
             lambda: ddlp.Resize(64, interpolation="cubic"),
-            'operation 0, resize: `interpolation` is "cubic", but must be `nearest` or `bilinear`$',
+            'operation 0, resize: `interpolation` is "cubic", but must be one of `nearest`, `bilinear`, `bicubic`',
         ),
         (
             lambda: ddlp.RandomRotation(30, fill=127.6),

@@ -5,7 +5,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ddlp_pixels::ops::{
     ColorJitter, Degrees, Factor, Fill, GaussianBlur, Grayscale, HueTurn, Operation, RandomAdjustSharpness,
     RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize,
-    RandomRotation, RandomSolarize, RandomVerticalFlip,
+    RandomRotation, RandomSolarize, RandomVerticalFlip, Resampling, Resize,
 };
 use ddlp_pixels::stages::SingleStages;
 use ddlp_pixels::warp::Interpolation;
@@ -13,6 +13,8 @@ use ddlp_pixels::{CompiledPipeline, Draw, Pipeline, synthetic};
 use std::time::Duration;
 
 const SIDE: u32 = 224;
+/// Side to which an image is resized.
+const SMALL_SIDE: u32 = 160;
 
 /// Returns the operations, each with the name that `bench/operations` knows it by.
 fn operations() -> Vec<(&'static str, Vec<Operation>)> {
@@ -35,9 +37,15 @@ fn operations() -> Vec<(&'static str, Vec<Operation>)> {
         ("equalize", vec![RandomEqualize { p }.into()]),
         ("sharpness", vec![RandomAdjustSharpness { sharpness_factor: 1.9, p }.into()]),
         ("gaussian_blur", vec![GaussianBlur { kernel_size: 9, sigma: [1.3, 1.3] }.into()]),
+        ("resize_bilinear", vec![resize(Resampling::Bilinear)]),
+        ("resize_bicubic", vec![resize(Resampling::Bicubic)]),
         ("rotate_nearest", vec![rotation(Interpolation::Nearest)]),
         ("rotate_bilinear", vec![rotation(Interpolation::Bilinear)]),
     ]
+}
+
+fn resize(interpolation: Resampling) -> Operation {
+    Resize { interpolation, ..Resize::to(SMALL_SIDE) }.into()
 }
 
 fn rotation(interpolation: Interpolation) -> Operation {
@@ -51,14 +59,15 @@ fn each(criterion: &mut Criterion) {
     let image = synthetic::photo(SIDE, SIDE, 1);
     let (mut stages, mut out) = (SingleStages::default(), vec![0; image.len()]);
     for (name, mut operations) in operations() {
-        operations.push(RandomCrop::to(SIDE).into());
+        let side = if name.starts_with("resize") { SMALL_SIDE } else { SIDE };
+        operations.push(RandomCrop::to(side).into());
         let pipeline = CompiledPipeline::of(&Pipeline::of(operations)).expect("a valid pipeline");
         let mut sample_id = 0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 sample_id += 1;
                 let draw = Draw { seed: 1, epoch: 0, sample_id };
-                stages.apply(&image, (SIDE, SIDE), &pipeline, draw, &mut out);
+                stages.apply(&image, (SIDE, SIDE), &pipeline, draw, &mut out[..pipeline.output().bytes()]);
             });
         });
     }

@@ -7,7 +7,7 @@ mod digests;
 pub mod examples;
 
 use crate::info::Format;
-use crate::ops::Operation;
+use crate::ops::{CropInterpolation, Operation, RandomResizedCrop, Resampling, Resize};
 use crate::pipeline::Pipeline;
 use crate::source::Source;
 
@@ -28,6 +28,8 @@ impl AbilityNumber {
     pub const RENDERING: Self = Self(0x0001);
     /// Finding an image's EXIF orientation and turning the image upright.
     pub const ORIENTATION: Self = Self(0x0002);
+    /// Resizing by another filter than the bilinear one.
+    pub const FILTERS: Self = Self(0x0003);
 
     /// Returns the number for the decoder of files of this format.
     pub const fn of_format(format: Format) -> Self {
@@ -57,6 +59,7 @@ impl AbilityNumber {
         match (self, operation, format) {
             (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
+            (Self::FILTERS, ..) => Some("resizing by bicubic and other filters".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
             (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
@@ -97,6 +100,19 @@ impl Operation {
     pub fn ability(&self) -> AbilityNumber {
         AbilityNumber(OPERATIONS + self.position())
     }
+
+    /// Returns whether the operation may resize by another filter than the bilinear one.
+    fn needs_filters(&self) -> bool {
+        match self {
+            Self::Resize(Resize { interpolation, .. }) => {
+                !matches!(interpolation, Resampling::Nearest | Resampling::Bilinear)
+            }
+            Self::RandomResizedCrop(RandomResizedCrop { interpolation, .. }) => {
+                !matches!(interpolation, CropInterpolation::Nearest | CropInterpolation::Bilinear)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Pipeline {
@@ -105,7 +121,8 @@ impl Pipeline {
     pub fn needs(&self) -> Vec<AbilityNumber> {
         let orientation = self.exif_orientation.then_some(AbilityNumber::ORIENTATION);
         let mut needs: Vec<AbilityNumber> = self.operations.iter().map(Operation::ability).collect();
-        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation));
+        let filters = self.operations.iter().any(Operation::needs_filters).then_some(AbilityNumber::FILTERS);
+        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters));
         needs.sort();
         needs.dedup();
         needs

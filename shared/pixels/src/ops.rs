@@ -8,7 +8,8 @@ use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::{Border, Rect, Window};
 use crate::limits::Scratch;
-use crate::warp::{Interpolation, Warp};
+pub use crate::resize::Resampling;
+use crate::warp::Warp;
 use serde::{Deserialize, Serialize};
 
 mod augmentations;
@@ -61,7 +62,7 @@ pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
 pub use random_perspective::RandomPerspective;
 pub use random_posterize::{Posterize, RandomPosterize};
-pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
+pub use random_resized_crop::{CropInterpolation, RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_rotation::RandomRotation;
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
@@ -169,8 +170,8 @@ pub struct Piece {
     pub border: Border,
     /// Width and height that the image is resized to, or `None` to keep its size.
     pub resize: Option<(u32, u32)>,
-    /// How the image is resized: by Pillow's antialiased filter, or by the nearest pixel.
-    pub interpolation: Interpolation,
+    /// How the image is resized.
+    pub interpolation: Resampling,
     /// Whether the image is mirrored left to right.
     pub flip: bool,
 }

@@ -1,11 +1,12 @@
-//! Antialiased bilinear resizing in u8 fixed point: columns first, while rows come in, then rows, as soon as all inputs
-//! of a row are there. Between the passes lie only as many rows as the filter is high.
+//! Antialiased resizing in u8 fixed point: columns first, while rows come in, then rows, as soon as all inputs of a row
+//! are there. Between the passes lie only as many rows as the filter is high.
 //!
-//! The filter, the order of the passes and the rounding to u8 between them are Pillow's. Weights are the same on every
-//! machine (see `weights`). The passes are integer sums: vector instructions add them in another order, with the same
-//! result to the bit. `columns` and `rows` say what is made, `x86` and `neon` how.
+//! The filters, the order of the passes and the rounding to u8 between them are Pillow's. Weights are the same on every
+//! machine (see `filter` and `weights`). The passes are integer sums: vector instructions add them in another order,
+//! with the same result to the bit. `columns` and `rows` say what is made, `x86` and `neon` how.
 
 mod columns;
+mod filter;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod groups;
 mod nearest;
@@ -21,9 +22,11 @@ use crate::geometry::Rect;
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::rows::{Band, ImageRows};
-use crate::warp::Interpolation;
 use columns::{Columns, ROWS_AT_ONCE};
-use weights::Weights;
+use std::ops::Range;
+use weights::{Lengths, Weights};
+
+pub use filter::Resampling;
 
 /// The rectangle of an image to resize, and the part of the result to make.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +36,7 @@ pub(crate) struct Resizing {
     /// Width and height that the rectangle is resized to.
     pub size: (u32, u32),
     /// How a value is made.
-    pub interpolation: Interpolation,
+    pub interpolation: Resampling,
     /// Part of the result that is made.
     pub part: Rect,
     /// Whether that part is mirrored left to right.
@@ -43,13 +46,13 @@ pub(crate) struct Resizing {
 impl Resizing {
     /// Returns the rectangle of the image that is read: all of `rect`, or less if only a part of the result is made.
     pub fn source(&self) -> Rect {
-        let Self { rect, size, part, .. } = self;
-        let span: fn(u32, u32, &std::ops::Range<u32>) -> std::ops::Range<u32> = match self.interpolation {
-            Interpolation::Nearest => nearest::span,
-            Interpolation::Bilinear => weights::span,
+        let Self { rect, size, part, interpolation, .. } = self;
+        let span = |inputs, outputs, part: Range<u32>| match interpolation.smooth() {
+            None => nearest::span(inputs, outputs, &part),
+            Some(filter) => Lengths { inputs, outputs, filter }.span(&part),
         };
-        let across = span(rect.width, size.0, &(part.x..part.x + part.width));
-        let down = span(rect.height, size.1, &(part.y..part.y + part.height));
+        let across = span(rect.width, size.0, part.x..part.x + part.width);
+        let down = span(rect.height, size.1, part.y..part.y + part.height);
         Rect {
             x: rect.x + across.start,
             y: rect.y + down.start,
@@ -106,16 +109,18 @@ impl Scaler {
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        if resizing.interpolation == Interpolation::Nearest {
+        let Some(filter) = resizing.interpolation.smooth() else {
             return nearest::resize(image, resizing, &mut self.nearest, limits, out);
-        }
+        };
         let Resizing { rect, size, part, mirrored, .. } = *resizing;
         let source = resizing.source();
         let across = part.x..part.x + part.width;
-        self.columns.make(self.level, (rect.width, size.0), &across, mirrored, limits)?;
-        let keeps_rows = rect.height == size.1;
+        let columns = Lengths { inputs: rect.width, outputs: size.0, filter };
+        self.columns.make(self.level, columns, &across, mirrored, limits)?;
+        let rows = Lengths { inputs: rect.height, outputs: size.1, filter };
+        let keeps_rows = rows.are_equal();
         if !keeps_rows {
-            self.rows.make(rect.height, size.1, &(part.y..part.y + part.height), limits)?;
+            self.rows.make(rows, &(part.y..part.y + part.height), limits)?;
         }
         let stride = self.columns.stride();
         let high = if keeps_rows { 1 } else { self.rows.taps };

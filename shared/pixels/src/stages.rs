@@ -13,10 +13,9 @@ use crate::level::Level;
 use crate::limits::Limits;
 use crate::passes::{PassPlan, Passes};
 use crate::pipeline::Pipeline;
-use crate::resize::{Resizing, Scaler};
+use crate::resize::{Resampling, Resizing, Scaler};
 use crate::rows::{Band, ImageRows, Interleaved};
 use crate::steps::Steps;
-use crate::warp::Interpolation;
 
 /// Decoders and scratch memory.
 pub struct SingleStages {
@@ -77,7 +76,7 @@ impl SingleStages {
         let (x, y, width, height) = part;
         let rect = Rect { x, y, width, height };
         let part = Rect { x: 0, y: 0, width: target.0, height: target.1 };
-        let resizing = Resizing { rect, size: target, interpolation: Interpolation::Bilinear, part, mirrored: false };
+        let resizing = Resizing { rect, size: target, interpolation: Resampling::Bilinear, part, mirrored: false };
         let mut image = Interleaved { width: size.0, height: size.1, pixels };
         self.scaler.resize(&mut image, &resizing, Limits::default(), out).expect("an image in memory");
     }

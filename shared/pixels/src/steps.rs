@@ -6,7 +6,8 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::{Border, Window};
 use crate::ops::{Area, Effect, Effects, Piece, Point};
-use crate::warp::{Interpolation, Warp};
+use crate::resize::Resampling;
+use crate::warp::Warp;
 
 /// One pass over pixels: warp, cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Step {
     /// Width and height that the cut-out is resized to, or `None` to keep its size.
     pub resize: Option<(u32, u32)>,
     /// How the cut-out is resized.
-    pub interpolation: Interpolation,
+    pub interpolation: Resampling,
     /// Whether the result is mirrored left to right.
     pub flip: bool,
     /// The changes of values that follow, by their place in [`Steps::changes`]: the first one, and the one after the
@@ -138,7 +139,7 @@ impl Step {
         // A pipeline has far fewer operations.
         let next = changes as u16;
         let window = Window::whole(size.0, size.1);
-        let (border, interpolation) = (Border::default(), Interpolation::Bilinear);
+        let (border, interpolation) = (Border::default(), Resampling::Bilinear);
         Self { warp: None, window, border, resize: None, interpolation, flip: false, changes: (next, next) }
     }
 

@@ -9,7 +9,9 @@ use crate::draw::Draw;
 use crate::info::Format;
 use crate::jpeg::exif;
 use crate::limits::Limits;
-use crate::ops::{CenterCrop, Operation, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use crate::ops::{
+    CenterCrop, CropInterpolation, Operation, RandomHorizontalFlip, RandomResizedCrop, Resampling, Resize,
+};
 use crate::orientation;
 use crate::pipeline::{Pipeline, PipelineError};
 use crate::preparer::Preparer;
@@ -101,6 +103,20 @@ fn orienting() -> Ability {
     digest.finish()
 }
 
+fn filtering() -> Ability {
+    use CropInterpolation::{Bicubic, Box, Hamming, Lanczos, Random};
+    let mut digest = Digest::of(AbilityNumber::FILTERS);
+    for side in [SIDE, 3 * SIDE] {
+        for interpolation in [Bicubic, Box, Hamming, Lanczos, Random] {
+            let crop = RandomResizedCrop { interpolation, ..RandomResizedCrop::to(side) };
+            raw(1, |source| digest.prepare(source, &Pipeline::of([crop.clone().into()])));
+        }
+        let resize = Resize { interpolation: Resampling::Bicubic, ..Resize::to(side) };
+        raw(1, |source| digest.prepare(source, &closed(vec![resize.clone().into()])));
+    }
+    digest.finish()
+}
+
 /// Returns a pipeline of these operations, whose result has a fixed size.
 fn closed(mut operations: Vec<Operation>) -> Pipeline {
     let pipeline = Pipeline::of(operations.clone());
@@ -139,7 +155,7 @@ pub(super) fn both(ability: Ability, other: Ability) -> Ability {
 }
 
 pub(super) fn compute() -> Vec<Ability> {
-    let mut abilities = vec![rendering(), orienting()];
+    let mut abilities = vec![rendering(), orienting(), filtering()];
     examples::planar(&mut |planar| {
         raw(1, |raw| {
             abilities.extend(Operation::examples().iter().map(|examples| operation(examples, [planar, raw])));

@@ -20,9 +20,10 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 34] = [
+const EXPECTED: [&str; 35] = [
     "0001 68db128705ef2344 cropping and resizing",
     "0002 a5c37e01d020f307 turning images upright",
+    "0003 623d188bbf890ae4 resizing by bicubic and other filters",
     "0100 b7c634167f0bc3e9 the operation RandomResizedCrop",
     "0101 9b3495aa89b01a06 the operation Resize",
     "0102 0f48ced951e2a1ec the operation CenterCrop",
@@ -117,6 +118,17 @@ fn a_pipeline_needs_its_operations_only() {
     assert_eq!(names(&pipeline), ["cropping and resizing", "the operation CenterCrop", "the operation RandomInvert"]);
     let upright = Pipeline { exif_orientation: true, ..pipeline };
     assert!(upright.needs().contains(&AbilityNumber::ORIENTATION));
+    for (interpolation, needs_filters) in [("nearest", false), ("bilinear", false), ("bicubic", true), ("box", true)] {
+        for operation in ["random_resized_crop", "resize"] {
+            let size = format!("size = [7, 7], interpolation = \"{interpolation}\"");
+            let pipeline = Pipeline::from_toml(&format!("operations = [{{ {operation} = {{ {size} }} }}]")).unwrap();
+            assert_eq!(
+                pipeline.needs().contains(&AbilityNumber::FILTERS),
+                needs_filters,
+                "{operation} {interpolation}"
+            );
+        }
+    }
     let abilities = abilities_without_forms();
     assert!(upright.needs().iter().all(|&number| abilities.iter().any(|ability| ability.number == number)));
 }

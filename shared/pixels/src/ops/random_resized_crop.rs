@@ -5,7 +5,7 @@ use super::{Effects, Operate, Piece, SIDE_MAX, Size, between, check_range};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
-use crate::warp::Interpolation;
+use crate::resize::Resampling;
 use serde::{Deserialize, Serialize};
 
 /// Boxes that are tried before the central box is taken.
@@ -27,9 +27,44 @@ pub struct RandomResizedCrop {
     /// Bounds of the box's width / height before resizing; the ratio is drawn on a logarithmic scale.
     #[serde(default = "default_ratio")]
     pub ratio: [f64; 2],
-    /// How a value is made: from all pixels that a new one covers and their neighbours, or from the nearest one.
-    #[serde(default = "bilinear")]
-    pub interpolation: Interpolation,
+    /// How a pixel is made.
+    #[serde(default)]
+    pub interpolation: CropInterpolation,
+}
+
+/// How the pixels of a [`RandomResizedCrop`] are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CropInterpolation {
+    /// See [`Resampling::Nearest`].
+    Nearest,
+    /// See [`Resampling::Bilinear`].
+    #[default]
+    Bilinear,
+    /// See [`Resampling::Bicubic`].
+    Bicubic,
+    /// See [`Resampling::Box`].
+    Box,
+    /// See [`Resampling::Hamming`].
+    Hamming,
+    /// See [`Resampling::Lanczos`].
+    Lanczos,
+    /// Bilinear or bicubic, drawn for each image after its box, as timm's `RandomResizedCropAndInterpolation` does.
+    Random,
+}
+
+impl CropInterpolation {
+    fn draw(self, words: &mut impl Words) -> Resampling {
+        match self {
+            Self::Nearest => Resampling::Nearest,
+            Self::Bilinear => Resampling::Bilinear,
+            Self::Bicubic => Resampling::Bicubic,
+            Self::Box => Resampling::Box,
+            Self::Hamming => Resampling::Hamming,
+            Self::Lanczos => Resampling::Lanczos,
+            Self::Random => [Resampling::Bilinear, Resampling::Bicubic][words.below(2) as usize],
+        }
+    }
 }
 
 keep_first_form!(RandomResizedCrop);
@@ -38,7 +73,7 @@ impl FirstForm for RandomResizedCrop {
     type Rest = [[f64; 2]; 2];
 
     fn first(&self) -> Option<(u32, Self::Rest)> {
-        let side = self.size.side().filter(|_| self.interpolation == Interpolation::Bilinear)?;
+        let side = self.size.side().filter(|_| self.interpolation == CropInterpolation::Bilinear)?;
         Some((side, [self.scale, self.ratio]))
     }
 
@@ -50,10 +85,6 @@ impl FirstForm for RandomResizedCrop {
 /// torchvision's default bounds.
 const SCALE: [f64; 2] = [0.08, 1.0];
 const RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
-
-fn bilinear() -> Interpolation {
-    Interpolation::Bilinear
-}
 
 fn default_scale() -> [f64; 2] {
     SCALE
@@ -71,7 +102,7 @@ impl RandomResizedCrop {
 
     /// Returns the operation for a square with this side.
     pub const fn within(side: u32, scale: [f64; 2], ratio: [f64; 2]) -> Self {
-        Self { size: Size::square(side), scale, ratio, interpolation: Interpolation::Bilinear }
+        Self { size: Size::square(side), scale, ratio, interpolation: CropInterpolation::Bilinear }
     }
 
     fn window(&self, (width, height): (u32, u32), words: &mut impl Words) -> Window {
@@ -99,7 +130,7 @@ impl Operate for RandomResizedCrop {
         Self::to(32),
         Self::within(25, [0.9, 1.0], [0.5, 2.0]),
         Self::within(30, [1.0, 1.0], [3.0, 4.0]),
-        Self { size: Size { height: 40, width: 23 }, interpolation: Interpolation::Nearest, ..Self::to(1) },
+        Self { size: Size { height: 40, width: 23 }, interpolation: CropInterpolation::Nearest, ..Self::to(1) },
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -115,7 +146,7 @@ impl Operate for RandomResizedCrop {
     #[inline]
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let window = self.window(size, words);
-        let (resize, interpolation) = (Some(self.size.pair()), self.interpolation);
+        let (resize, interpolation) = (Some(self.size.pair()), self.interpolation.draw(words));
         effects.add(Piece { window: Some(window), resize, interpolation, ..Piece::default() });
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::numbers::{self, Numbers};
 use super::{Effects, Operate, Piece, SIDE_MAX, Size, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
-use crate::warp::Interpolation;
+use crate::resize::Resampling;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Resizes to a height and a width, or so that the shorter side has a length. Then the longer side is rounded down to
@@ -18,16 +18,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Resize {
     /// What the image is resized to.
     pub size: ResizeTo,
-    /// How a value is made: from all pixels that a new one covers and their neighbours, or from the nearest one.
-    #[serde(default = "bilinear")]
-    pub interpolation: Interpolation,
+    /// How a pixel is made.
+    #[serde(default)]
+    pub interpolation: Resampling,
     /// Longest that the longer side may become when the shorter one gets its length; both are then shorter.
     #[serde(default)]
     pub max_size: Option<u32>,
-}
-
-fn bilinear() -> Interpolation {
-    Interpolation::Bilinear
 }
 
 /// What an image is resized to. In a description, a number is the length of the shorter side, and a list has height and
@@ -88,11 +84,11 @@ impl FirstForm for Resize {
 
 impl Operate for Resize {
     const EXAMPLES: &'static [Self] = &[
-        Self { size: ResizeTo::Short(37), interpolation: Interpolation::Bilinear, max_size: Some(41) },
+        Self { size: ResizeTo::Short(37), interpolation: Resampling::Bilinear, max_size: Some(41) },
         Self::to(211),
         Self {
             size: ResizeTo::Both(Size { height: 70, width: 29 }),
-            interpolation: Interpolation::Nearest,
+            interpolation: Resampling::Nearest,
             max_size: None,
         },
     ];
@@ -130,7 +126,7 @@ impl Operate for Resize {
 impl Resize {
     /// Returns the operation that gives the shorter side this length.
     pub const fn to(side: u32) -> Self {
-        Self { size: ResizeTo::Short(side), interpolation: Interpolation::Bilinear, max_size: None }
+        Self { size: ResizeTo::Short(side), interpolation: Resampling::Bilinear, max_size: None }
     }
 
     fn target(&self, (width, height): (u32, u32)) -> Result<(u32, u32), String> {

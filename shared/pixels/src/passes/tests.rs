@@ -6,6 +6,7 @@ use super::*;
 use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
+use crate::ops::CropInterpolation;
 use crate::ops::{
     AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale,
     Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
@@ -14,7 +15,7 @@ use crate::ops::{
     ResizeTo, Shear, Size, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
-use crate::resize::Resizing;
+use crate::resize::{Resampling, Resizing};
 use crate::rows::Band;
 use crate::synthetic;
 use crate::warp::{Interpolation, WarpMemory, Warped};
@@ -105,6 +106,14 @@ fn interpolation() -> impl Strategy<Value = Interpolation> {
     prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear)]
 }
 
+fn resampling() -> impl Strategy<Value = Resampling> {
+    prop_oneof![Just(Resampling::Nearest), Just(Resampling::Bilinear), Just(Resampling::Bicubic)]
+}
+
+fn crop_interpolation() -> impl Strategy<Value = CropInterpolation> {
+    prop_oneof![Just(CropInterpolation::Nearest), Just(CropInterpolation::Bilinear), Just(CropInterpolation::Random)]
+}
+
 fn affine((interpolation, most): (Interpolation, f64)) -> RandomAffine {
     RandomAffine {
         degrees: Degrees([-90.0, 90.0]),
@@ -126,7 +135,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let side = 1u32..40;
     prop_oneof![
         side.clone().prop_map(|side| Resize::to(side).into()),
-        (size(), interpolation()).prop_map(|(size, interpolation)| {
+        (size(), resampling()).prop_map(|(size, interpolation)| {
             Resize { size: ResizeTo::Both(size), interpolation, max_size: None }.into()
         }),
         size().prop_map(|size| CenterCrop { size }.into()),
@@ -137,7 +146,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         (padding(), padding_mode())
             .prop_map(|(padding, padding_mode)| { Pad { padding, fill: Fill([1, 2, 3]), padding_mode }.into() }),
         size().prop_map(|size| PadTo { size, fill: Fill([4, 0, 5]) }.into()),
-        (size(), interpolation()).prop_map(|(size, interpolation)| {
+        (size(), crop_interpolation()).prop_map(|(size, interpolation)| {
             RandomResizedCrop { size, interpolation, ..RandomResizedCrop::to(1) }.into()
         }),
         Just(RandomHorizontalFlip { p: 0.5 }.into()),

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::groups::{Groups, VALUES_AT_ONCE};
-use super::weights::{self, Weights};
+use super::weights::{Lengths, Weights};
 use crate::error::PixelError;
 use crate::level::Level;
 use crate::limits::Limits;
@@ -37,32 +37,32 @@ pub struct Columns {
     weights: Weights,
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     groups: Groups,
-    made_for: Option<(u32, u32, Range<u32>, bool)>,
+    made_for: Option<(Lengths, Range<u32>, bool)>,
 }
 
 impl Columns {
-    /// Prepares for a part of `outputs` columns. Rows then hold the [`span`](weights::span) of that part of the
-    /// `inputs` columns.
+    /// Prepares for a part of the output columns. Rows then hold the [span](Lengths::span) of that part in the input
+    /// columns.
     pub fn make(
         &mut self,
         level: Level,
-        (inputs, outputs): (u32, u32),
+        lengths: Lengths,
         part: &Range<u32>,
         mirrored: bool,
         limits: Limits,
     ) -> Result<(), PixelError> {
-        let made_for = Some((inputs, outputs, part.clone(), mirrored));
+        let made_for = Some((lengths, part.clone(), mirrored));
         if self.made_for == made_for {
             return Ok(());
         }
         self.made_for = None;
         self.outputs = part.len();
         self.mirrored = mirrored;
-        self.kernel = if inputs == outputs {
+        self.kernel = if lengths.are_equal() {
             Kernel::Copy
         } else {
-            self.weights.make(inputs, outputs, part, limits)?;
-            self.kernel_for(level, weights::span(inputs, outputs, part).len() as u32)
+            self.weights.make(lengths, part, limits)?;
+            self.kernel_for(level, lengths.span(part).len() as u32)
         };
         self.made_for = made_for;
         Ok(())

@@ -122,7 +122,7 @@ fn resized(scaler: &mut Scaler, image: &mut dyn ImageRows, resizing: &Resizing) 
 /// Describes resizing a whole rectangle to a size.
 fn whole(rect: Rect, size: (u32, u32)) -> Resizing {
     let part = Rect { x: 0, y: 0, width: size.0, height: size.1 };
-    Resizing { rect, size, interpolation: Interpolation::Bilinear, part, mirrored: false }
+    Resizing { rect, size, interpolation: Resampling::Bilinear, part, mirrored: false }
 }
 
 #[test]
@@ -136,6 +136,30 @@ fn crop_and_resize_are_pillows() {
     let found = difference(cases, ours);
     println!("largest and mean difference from Pillow: {found:?}");
     assert!(is_pillows(found), "{found:?}");
+}
+
+/// torchvision resizes a tensor of bytes by the same arithmetic.
+#[test]
+fn resized_crops_are_torchvisions() {
+    let source = synthetic::photo(SOURCE.0, SOURCE.1, 1);
+    let mut lines = include_str!("../../tests/golden/resize.txt").lines();
+    assert_eq!(lines.next().unwrap(), format!("source 500 375 1 {}", crc32(&source)));
+    let mut scaler = Scaler::default();
+    let mut count = 0;
+    for line in lines {
+        let (mode, numbers) = line.split_once(' ').unwrap();
+        let interpolation = match mode {
+            "bilinear" => Resampling::Bilinear,
+            _ => Resampling::Bicubic,
+        };
+        let numbers: Vec<u32> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+        let [x, y, width, height, to_width, to_height, crc] = numbers[..] else { panic!("{line}") };
+        let resizing = Resizing { interpolation, ..whole(Rect { x, y, width, height }, (to_width, to_height)) };
+        let mut image = Interleaved { width: SOURCE.0, height: SOURCE.1, pixels: &source };
+        assert_eq!(crc32(&resized(&mut scaler, &mut image, &resizing)), crc, "{line}");
+        count += 1;
+    }
+    assert_eq!(count, 300);
 }
 
 #[test]
@@ -180,9 +204,17 @@ impl ImageRows for Banded<'_> {
 }
 
 /// Resizes columns, then rows, both by the other library.
-fn by_the_other(pixels: &[u8], (width, height): (u32, u32), size: (u32, u32)) -> Vec<u8> {
+fn by_the_other(pixels: &[u8], (width, height): (u32, u32), size: (u32, u32), filter: Resampling) -> Vec<u8> {
     let mut resizer = Resizer::new();
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    let filter = match filter {
+        Resampling::Nearest => panic!("not a filter"),
+        Resampling::Bilinear => FilterType::Bilinear,
+        Resampling::Bicubic => FilterType::CatmullRom,
+        Resampling::Box => FilterType::Box,
+        Resampling::Hamming => FilterType::Hamming,
+        Resampling::Lanczos => FilterType::Lanczos3,
+    };
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(false);
     let mut pass = |pixels: &[u8], from: (u32, u32), to: (u32, u32)| {
         let source = TypedImageRef::<U8x3>::from_buffer(from.0, from.1, pixels).unwrap();
         let mut out = vec![0; (to.0 * to.1 * 3) as usize];
@@ -223,6 +255,11 @@ fn span(length: u32) -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![Just((0, length)), (0..length).prop_flat_map(move |start| (Just(start), 1..=length - start))]
 }
 
+fn smooth() -> impl Strategy<Value = Resampling> {
+    use Resampling::{Bicubic, Bilinear, Box, Hamming, Lanczos};
+    prop_oneof![Just(Bilinear), Just(Bicubic), Just(Box), Just(Hamming), Just(Lanczos)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: proptest::test_runner::RngSeed::Fixed(41),
@@ -236,12 +273,13 @@ proptest! {
         mirrored: bool,
         rows in 1u32..20,
         seed: u32,
+        interpolation in smooth(),
     ) {
         let pixels = synthetic::photo(width, height, seed);
         let part = Rect { x: across.0, y: down.0, width: across.1, height: down.1 };
-        let expected = cut(&by_the_other(&pixels, (width, height), (to_width, to_height)), to_width, part, mirrored);
+        let expected = by_the_other(&pixels, (width, height), (to_width, to_height), interpolation);
+        let expected = cut(&expected, to_width, part, mirrored);
         let rect = Rect { x: 0, y: 0, width, height };
-        let interpolation = Interpolation::Bilinear;
         let resizing = Resizing { rect, size: (to_width, to_height), interpolation, part, mirrored };
         for level in Level::tested() {
             let mut image = Banded { image: Interleaved { width, height, pixels: &pixels }, rows };
@@ -256,12 +294,12 @@ proptest! {
         (across, down) in (1u32..80, 1u32..80).prop_flat_map(|(width, height)| {
             (span(width).prop_map(move |part| (width, part)), span(height).prop_map(move |part| (height, part)))
         }),
+        interpolation in smooth(),
     ) {
         let size = (160, 150);
         let mut scaler = Scaler::default();
         let rect = Rect { x, y, width, height };
         let part = Rect { x: across.1.0, y: down.1.0, width: across.1.1, height: down.1.1 };
-        let interpolation = Interpolation::Bilinear;
         let resizing = Resizing { rect, size: (across.0, down.0), interpolation, part, mirrored: false };
         let mut source = synthetic::photo(size.0, size.1, 3);
         let mut ours = |pixels: &[u8]| {
@@ -290,10 +328,11 @@ fn nothing_wraps_around() {
         for to in [1, 3, 223, 224, 699] {
             let rect = Rect { x: 0, y: 0, width: 700, height: 1 };
             for level in Level::tested() {
-                let mut image = Interleaved { width: 700, height: 1, pixels: &pixels };
-                assert!(
-                    resized(&mut Scaler::new(level), &mut image, &whole(rect, (to, 5))).iter().all(|&out| out == value)
-                );
+                for interpolation in [Resampling::Bilinear, Resampling::Bicubic, Resampling::Lanczos] {
+                    let mut image = Interleaved { width: 700, height: 1, pixels: &pixels };
+                    let resizing = Resizing { interpolation, ..whole(rect, (to, 5)) };
+                    assert!(resized(&mut Scaler::new(level), &mut image, &resizing).iter().all(|&out| out == value));
+                }
             }
         }
     }

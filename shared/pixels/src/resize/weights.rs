@@ -1,11 +1,12 @@
-//! The weights of each output in one direction: an antialiased triangle over its inputs, in fixed point of 16 bits.
+//! The weights of each output in one direction: an antialiased filter over its inputs, in fixed point of 16 bits.
 //!
-//! The filter is Pillow's. The weights are computed in f64 by +, −, ×, ÷ and truncation alone, so they are the same on
-//! every machine. The largest weight of all outputs decides how many bits they have after the point; so all weights are
-//! computed, even if only some are needed.
+//! The weights are computed in f64 by +, −, ×, ÷, truncation and `libm` alone, so they are the same on every machine.
+//! The largest weight of all outputs decides how many bits they have after the point; so all weights are computed, even
+//! if only some are needed.
 
 use std::ops::Range;
 
+use super::filter::{Bicubic, Box, Filter, Hamming, Lanczos, Smooth, Triangle};
 use crate::error::PixelError;
 use crate::limits::Limits;
 
@@ -24,36 +25,64 @@ pub struct Weights {
     pub inputs: Vec<(u32, u32)>,
     /// The weights, `taps` for each output.
     values: Vec<i16>,
-    /// Weights as f64, for all inputs under the triangle and a few more.
+    /// Weights as f64, for all inputs under the filter and a few more.
     exact: Vec<f64>,
-    /// Inputs, outputs and part that the weights were made for.
-    made_for: Option<(u32, u32, Range<u32>)>,
+    /// What the weights were made for.
+    made_for: Option<(Lengths, Range<u32>)>,
+}
+
+/// A direction to resize: the numbers of inputs and outputs, and the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    pub inputs: u32,
+    pub outputs: u32,
+    pub filter: Smooth,
+}
+
+impl Lengths {
+    /// Returns whether the inputs are the outputs.
+    pub fn are_equal(&self) -> bool {
+        self.inputs == self.outputs
+    }
+
+    /// Returns the inputs of a range of outputs, and perhaps a few more.
+    pub fn span(&self, part: &Range<u32>) -> Range<u32> {
+        if self.are_equal() {
+            return part.clone();
+        }
+        let placed = Placed::new(self);
+        placed.span(part.start).start..placed.span(part.end - 1).end
+    }
 }
 
 /// Position of the filter over the inputs.
 #[derive(Clone, Copy)]
-struct Triangle {
+struct Placed {
     inputs: u32,
     scale: f64,
+    /// Inputs per unit of the filter's axis.
+    stretch: f64,
+    /// Inputs from the filter's centre to its end.
     radius: f64,
 }
 
-impl Triangle {
-    fn new(inputs: u32, outputs: u32) -> Self {
-        let scale = f64::from(inputs) / f64::from(outputs);
-        Self { inputs, scale, radius: scale.max(1.0) }
+impl Placed {
+    fn new(lengths: &Lengths) -> Self {
+        let scale = f64::from(lengths.inputs) / f64::from(lengths.outputs);
+        let stretch = scale.max(1.0);
+        Self { inputs: lengths.inputs, scale, stretch, radius: stretch * lengths.filter.radius() }
     }
 
     fn center(&self, output: u32) -> f64 {
         (f64::from(output) + 0.5) * self.scale
     }
 
-    /// Returns the largest number of inputs that lie under the triangle.
+    /// Returns the largest number of inputs that lie under the filter.
     fn widest(&self) -> usize {
         (2.0 * self.radius) as usize + 3
     }
 
-    /// Returns the inputs under the triangle; those at both ends may have a weight of 0.
+    /// Returns the inputs under the filter; those at both ends may have a weight of 0.
     fn span(&self, output: u32) -> Range<u32> {
         let center = self.center(output);
         let (low, high) = (center - self.radius, center + self.radius);
@@ -63,65 +92,74 @@ impl Triangle {
     }
 }
 
-/// Returns the inputs of a range of outputs, and perhaps a few more.
-pub fn span(inputs: u32, outputs: u32, part: &Range<u32>) -> Range<u32> {
-    if inputs == outputs {
-        return part.clone();
-    }
-    let triangle = Triangle::new(inputs, outputs);
-    triangle.span(part.start).start..triangle.span(part.end - 1).end
-}
-
 impl Weights {
-    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its [`span`]. Returns an
-    /// error if the weights need more memory than the limit.
-    pub fn make(&mut self, inputs: u32, outputs: u32, part: &Range<u32>, limits: Limits) -> Result<(), PixelError> {
-        let made_for = Some((inputs, outputs, part.clone()));
+    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its
+    /// [span](Lengths::span). Returns an error if the weights need more memory than the limit.
+    pub fn make(&mut self, lengths: Lengths, part: &Range<u32>, limits: Limits) -> Result<(), PixelError> {
+        let made_for = Some((lengths, part.clone()));
         if self.made_for == made_for {
             return Ok(());
         }
         self.made_for = None;
-        let triangle = Triangle::new(inputs, outputs);
+        let widest = Placed::new(&lengths).widest();
         // One row more, for the outputs outside `part`.
-        let exact = (part.len() + 1).saturating_mul(triangle.widest());
-        let values = part.len().saturating_mul(triangle.widest() + 1);
+        let exact = (part.len() + 1).saturating_mul(widest);
+        let values = part.len().saturating_mul(widest + 1);
         limits.check_memory((exact as u64).saturating_mul(8).saturating_add((values as u64).saturating_mul(2)))?;
         limits.reserve(&mut self.exact, exact)?;
         limits.reserve(&mut self.values, values)?;
-        // Most triangles are small, and loops of constant length without branches are fast.
-        match triangle.widest() {
-            5 => self.make_of::<5>(&triangle, outputs, part),
-            6 => self.make_of::<6>(&triangle, outputs, part),
-            7 | 8 => self.make_of::<8>(&triangle, outputs, part),
-            _ => self.make_of::<0>(&triangle, outputs, part),
+        match lengths.filter {
+            Smooth::Bilinear => self.make_by::<Triangle>(&lengths, part),
+            Smooth::Bicubic => self.make_by::<Bicubic>(&lengths, part),
+            Smooth::Box => self.make_by::<Box>(&lengths, part),
+            Smooth::Hamming => self.make_by::<Hamming>(&lengths, part),
+            Smooth::Lanczos => self.make_by::<Lanczos>(&lengths, part),
         }
         self.made_for = made_for;
         Ok(())
     }
 
+    fn make_by<F: Filter>(&mut self, lengths: &Lengths, part: &Range<u32>) {
+        // Most filters are narrow, and loops of constant length without branches are fast.
+        match Placed::new(lengths).widest() {
+            5 => self.make_of::<F, 5>(lengths, part),
+            6 => self.make_of::<F, 6>(lengths, part),
+            7 | 8 => self.make_of::<F, 8>(lengths, part),
+            _ => self.make_of::<F, 0>(lengths, part),
+        }
+    }
+
     /// Makes the weights. `WIDEST` is 0 if the width is known only at run time.
-    fn make_of<const WIDEST: usize>(&mut self, triangle: &Triangle, outputs: u32, part: &Range<u32>) {
-        let widest = if WIDEST == 0 { triangle.widest() } else { WIDEST };
-        let wanted = span(triangle.inputs, outputs, part);
+    fn make_of<F: Filter, const WIDEST: usize>(&mut self, lengths: &Lengths, part: &Range<u32>) {
+        let placed = Placed::new(lengths);
+        let widest = if WIDEST == 0 { placed.widest() } else { WIDEST };
+        let wanted = lengths.span(part);
         self.inputs.clear();
         self.exact.clear();
         self.exact.resize((part.len() + 1) * widest, 0.0);
         let mut largest = 0.0;
-        for output in 0..outputs {
+        for output in 0..lengths.outputs {
             let row = if part.contains(&output) { output - part.start } else { part.len() as u32 } as usize;
             let weights = &mut self.exact[row * widest..][..widest];
-            let (start, count, most) = weigh(triangle, output, weights);
+            let (start, count, most) = weigh::<F>(&placed, output, weights);
             largest = if most > largest { most } else { largest };
             if row < part.len() {
                 self.inputs.push((start - wanted.start, count));
             }
         }
-        self.round(triangle, part.start, wanted, largest, widest);
+        self.round::<F>(&placed, part.start, wanted, largest, widest);
     }
 
     /// Rounds the weights from f64 to fixed point.
     #[inline(always)]
-    fn round(&mut self, triangle: &Triangle, first_output: u32, wanted: Range<u32>, largest: f64, widest: usize) {
+    fn round<F: Filter>(
+        &mut self,
+        placed: &Placed,
+        first_output: u32,
+        wanted: Range<u32>,
+        largest: f64,
+        widest: usize,
+    ) {
         let overflows = |bits: &u32| nearest(largest * f64::from(1u32 << (bits + 1))) > i32::from(i16::MAX);
         self.bits = (0..MOST_BITS).find(overflows).unwrap_or(MOST_BITS);
         let one = f64::from(1u32 << self.bits);
@@ -132,7 +170,7 @@ impl Weights {
         let taps = self.taps as u32;
         let rows = self.exact.chunks_exact(widest).zip(self.values.chunks_exact_mut(self.taps));
         for ((output, (first, count)), (exact, values)) in (first_output..).zip(&mut self.inputs).zip(rows) {
-            let zeros = (*first + wanted.start - triangle.span(output).start) as usize;
+            let zeros = (*first + wanted.start - placed.span(output).start) as usize;
             let mut place = 0;
             if *first + taps > wanted.end - wanted.start && taps <= wanted.end - wanted.start {
                 // The last outputs get zeros in front of their weights instead of behind.
@@ -141,7 +179,10 @@ impl Weights {
                 (*first, *count) = (moved, taps);
             }
             for (value, weight) in values[place..].iter_mut().zip(&exact[zeros..]) {
-                *value = nearest(weight * one) as i16;
+                *value = match F::IS_SIGNED {
+                    true => (nearest(weight.abs() * one) as i16) * weight.signum() as i16,
+                    false => nearest(weight * one) as i16,
+                };
             }
         }
     }
@@ -157,22 +198,22 @@ impl Weights {
     }
 }
 
-/// Writes the weights of the inputs under the triangle. Returns the index of the first weight that is not zero, the
+/// Writes the weights of the inputs under the filter. Returns the index of the first weight that is not zero, the
 /// number of weights from there to the last one that is not zero, and the largest weight.
 #[inline(always)]
-fn weigh(triangle: &Triangle, output: u32, weights: &mut [f64]) -> (u32, u32, f64) {
-    let center = triangle.center(output) - 0.5;
-    let per_radius = 1.0 / triangle.radius;
-    let span = triangle.span(output);
+fn weigh<F: Filter>(placed: &Placed, output: u32, weights: &mut [f64]) -> (u32, u32, f64) {
+    let center = placed.center(output) - 0.5;
+    let per_input = 1.0 / placed.stretch;
+    let span = placed.span(output);
     let (mut sum, mut highest, mut start, mut end) = (0.0, 0.0, span.end, span.start);
     for (x, weight) in (span.start..).zip(weights.iter_mut()) {
-        let height = 1.0 - ((f64::from(x) - center) * per_radius).abs();
-        let is_above = height > 0.0 && x < span.end;
-        *weight = if is_above { height } else { 0.0 };
+        let height = F::height((f64::from(x) - center) * per_input);
+        let counts = height != 0.0 && x < span.end;
+        *weight = if counts { height } else { 0.0 };
         sum += *weight;
         highest = if *weight > highest { *weight } else { highest };
-        start = if is_above { start.min(x) } else { start };
-        end = if is_above { x + 1 } else { end };
+        start = if counts { start.min(x) } else { start };
+        end = if counts { x + 1 } else { end };
     }
     for weight in weights {
         *weight /= sum;
