@@ -182,7 +182,7 @@ def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[flo
 
 def _augmentation(transform: Any) -> Operation:
     """Translates a transform that draws its changes from torchvision's list of changes."""
-    _must_be(transform, interpolation=("nearest", "bilinear"))
+    _must_be(transform, interpolation=("nearest", "bilinear", "bicubic"))
     operation = _OPERATIONS[type(transform).__name__]
     parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
     parameters = {name: _plain(value) for name, value in parameters.items()}

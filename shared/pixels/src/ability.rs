@@ -7,9 +7,13 @@ mod digests;
 pub mod examples;
 
 use crate::info::Format;
-use crate::ops::{CropInterpolation, Operation, RandomResizedCrop, Resampling, Resize};
+use crate::ops::{
+    AutoAugment, CropInterpolation, Operation, RandAugment, RandomAffine, RandomPerspective, RandomResizedCrop,
+    RandomRotation, Resampling, Resize, TrivialAugmentWide,
+};
 use crate::pipeline::Pipeline;
 use crate::source::Source;
+use crate::warp::Interpolation;
 
 /// Number of the first operation; the others follow in their order.
 const OPERATIONS: u16 = 0x0100;
@@ -28,7 +32,7 @@ impl AbilityNumber {
     pub const RENDERING: Self = Self(0x0001);
     /// Finding an image's EXIF orientation and turning the image upright.
     pub const ORIENTATION: Self = Self(0x0002);
-    /// Resizing by another filter than the bilinear one.
+    /// Resizing and warping by another filter than the bilinear one.
     pub const FILTERS: Self = Self(0x0003);
 
     /// Returns the number for the decoder of files of this format.
@@ -59,7 +63,7 @@ impl AbilityNumber {
         match (self, operation, format) {
             (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
-            (Self::FILTERS, ..) => Some("resizing by bicubic and other filters".to_owned()),
+            (Self::FILTERS, ..) => Some("resizing and warping by bicubic and other filters".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
             (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
@@ -101,7 +105,7 @@ impl Operation {
         AbilityNumber(OPERATIONS + self.position())
     }
 
-    /// Returns whether the operation may resize by another filter than the bilinear one.
+    /// Returns whether the operation may resize or warp by another filter than the bilinear one.
     fn needs_filters(&self) -> bool {
         match self {
             Self::Resize(Resize { interpolation, .. }) => {
@@ -110,6 +114,12 @@ impl Operation {
             Self::RandomResizedCrop(RandomResizedCrop { interpolation, .. }) => {
                 !matches!(interpolation, CropInterpolation::Nearest | CropInterpolation::Bilinear)
             }
+            Self::RandomRotation(RandomRotation { interpolation, .. })
+            | Self::RandomAffine(RandomAffine { interpolation, .. })
+            | Self::RandomPerspective(RandomPerspective { interpolation, .. })
+            | Self::RandAugment(RandAugment { interpolation, .. })
+            | Self::TrivialAugmentWide(TrivialAugmentWide { interpolation, .. })
+            | Self::AutoAugment(AutoAugment { interpolation, .. }) => *interpolation == Interpolation::Bicubic,
             _ => false,
         }
     }

@@ -23,6 +23,9 @@ pub enum Interpolation {
     /// Blends the four pixels around the place.
     #[default]
     Bilinear,
+    /// Blends the sixteen pixels around the place by a cubic with a = −1, as Pillow does when it transforms an image:
+    /// torchvision has no bicubic warp of tensors. A place within the image is never blended with the fill colour.
+    Bicubic,
 }
 
 /// How a warp makes pixels.
@@ -152,11 +155,13 @@ impl Warp {
         }
         // Sums round monotonically, quotients of sums do not.
         let slack = if self.is_affine() { 0.0 } else { 1.0 };
+        // Bicubic interpolation needs two pixels on each side of the place.
+        let more = if self.sampling.interpolation == Interpolation::Bicubic { 1.0 } else { 0.0 };
         let span = |axis: usize, length: u32| {
             let limit = f64::from(length);
-            let first = (least[axis].floor() - slack).clamp(0.0, limit);
+            let first = (least[axis].floor() - slack - more).clamp(0.0, limit);
             // Bilinear interpolation needs the pixel after the place, too.
-            let end = (most[axis].ceil() + slack + 2.0).clamp(0.0, limit);
+            let end = (most[axis].ceil() + slack + 2.0 + more).clamp(0.0, limit);
             // Both lie in 0..=limit, a u32, so the casts lose nothing.
             (end > first).then_some((first as u32, (end - first) as u32))
         };

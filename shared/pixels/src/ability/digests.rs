@@ -10,12 +10,14 @@ use crate::info::Format;
 use crate::jpeg::exif;
 use crate::limits::Limits;
 use crate::ops::{
-    CenterCrop, CropInterpolation, Operation, RandomHorizontalFlip, RandomResizedCrop, Resampling, Resize,
+    CenterCrop, CropInterpolation, Degrees, Fill, Operation, RandomHorizontalFlip, RandomPerspective,
+    RandomResizedCrop, RandomRotation, Resampling, Resize,
 };
 use crate::orientation;
 use crate::pipeline::{Pipeline, PipelineError};
 use crate::preparer::Preparer;
 use crate::source::Source;
+use crate::warp::Interpolation;
 
 /// Length to which validation resizes the shorter side.
 const SHORT_SIDE: u32 = 37;
@@ -113,6 +115,18 @@ fn filtering() -> Ability {
         }
         let resize = Resize { interpolation: Resampling::Bicubic, ..Resize::to(side) };
         raw(1, |source| digest.prepare(source, &closed(vec![resize.clone().into()])));
+    }
+    let interpolation = Interpolation::Bicubic;
+    let rotation = RandomRotation {
+        degrees: Degrees([-70.0, 70.0]),
+        interpolation,
+        expand: true,
+        center: None,
+        fill: Fill([5, 90, 255]),
+    };
+    let perspective = RandomPerspective { distortion_scale: 0.5, p: 1.0, interpolation, fill: Fill([0; 3]) };
+    for warp in [Operation::from(rotation), perspective.into()] {
+        raw(1, |source| digest.prepare(source, &closed(vec![warp.clone()])));
     }
     digest.finish()
 }

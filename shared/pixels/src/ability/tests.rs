@@ -23,7 +23,7 @@ fn they_are_those_of_every_machine() {
 const EXPECTED: [&str; 35] = [
     "0001 68db128705ef2344 cropping and resizing",
     "0002 a5c37e01d020f307 turning images upright",
-    "0003 623d188bbf890ae4 resizing by bicubic and other filters",
+    "0003 929f4db48f196157 resizing and warping by bicubic and other filters",
     "0100 b7c634167f0bc3e9 the operation RandomResizedCrop",
     "0101 9b3495aa89b01a06 the operation Resize",
     "0102 0f48ced951e2a1ec the operation CenterCrop",

@@ -103,7 +103,7 @@ fn padding_mode() -> impl Strategy<Value = PaddingMode> {
 }
 
 fn interpolation() -> impl Strategy<Value = Interpolation> {
-    prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear)]
+    prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear), Just(Interpolation::Bicubic)]
 }
 
 fn resampling() -> impl Strategy<Value = Resampling> {

@@ -11,7 +11,7 @@ use crate::level::{Level, for_levels};
 
 /// Pixels whose places are computed at once.
 const BLOCK: usize = 64;
-/// Bits behind the binary point of a place, for bilinear interpolation.
+/// Bits behind the binary point of a place, for bilinear and bicubic interpolation.
 const PLACE_BITS: u32 = 11;
 const ONE: i64 = 1 << PLACE_BITS;
 
@@ -103,15 +103,16 @@ type Places<const COUNT: usize, Place> = [[Place; COUNT]; 2];
 #[inline(always)]
 fn make_by<const AFFINE: bool>(warp: &Warp, from: &View<'_>, made: Rect, out: &mut [u8]) {
     let mut places = [[0; BLOCK]; 2];
-    let is_bilinear = warp.sampling.interpolation == Interpolation::Bilinear;
-    let scale = if is_bilinear { ONE as f64 } else { 1.0 };
+    let interpolation = warp.sampling.interpolation;
+    let scale = if interpolation == Interpolation::Nearest { 1.0 } else { ONE as f64 };
     for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
         for (number, pixels) in (0..).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
             find::<AFFINE, BLOCK, i64>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
             // Calls by name, not through a parameter: a function that is passed on is not built for the level.
-            match is_bilinear {
-                true => bilinear(from, &places, warp.sampling.fill, pixels),
-                false => nearest(from, &places, warp.sampling.fill, pixels),
+            match interpolation {
+                Interpolation::Nearest => nearest(from, &places, warp.sampling.fill, pixels),
+                Interpolation::Bilinear => bilinear(from, &places, warp.sampling.fill, pixels),
+                Interpolation::Bicubic => bicubic(from, &places, warp.sampling.fill, pixels),
             }
         }
     }
@@ -254,4 +255,73 @@ fn at_edge(from: &View<'_>, place: [i64; 2], fill: [u8; 3]) -> [u8; 3] {
         let sum = u64::from(sums[channel]) * inside + u64::from(fill[channel]) * (one - inside) * one;
         ((sum + one * one / 2) / (one * one)) as u8
     })
+}
+
+/// Bits behind the binary point of a cubic's weights.
+const WEIGHT_BITS: u32 = 14;
+/// Bits behind the binary point of a value between the two directions.
+const BETWEEN_BITS: u32 = 8;
+
+/// The weights of the four pixels around each place between two pixels. Each four add up to 1.
+static CUBIC: [[i16; 4]; ONE as usize] = cubic_weights();
+
+const fn cubic_weights() -> [[i16; 4]; ONE as usize] {
+    let mut weights = [[0; 4]; ONE as usize];
+    let cube = ONE * ONE * ONE;
+    let mut right = 0;
+    while right < ONE {
+        let left = ONE - right;
+        // The cubic of a pixel beyond the neighbour at this distance is −d (1 − d)², with a = −1.
+        let first = rounded(-right * left * left, cube);
+        let last = rounded(-left * right * right, cube);
+        // That of the neighbour is d³ − 2 d² + 1.
+        let second = rounded(cube - 2 * right * right * ONE + right * right * right, cube);
+        let third = (1 << WEIGHT_BITS) - first - second - last;
+        weights[right as usize] = [first as i16, second as i16, third as i16, last as i16];
+        right += 1;
+    }
+    weights
+}
+
+/// Returns a quotient as a weight, rounded to the nearest.
+const fn rounded(value: i64, unit: i64) -> i64 {
+    (value * (1 << WEIGHT_BITS) + unit / 2).div_euclid(unit)
+}
+
+#[inline(always)]
+fn bicubic(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], out: &mut [[u8; 3]]) {
+    // Places are counted from the centres of pixels.
+    let has = |place: i64, length: u32| (-ONE / 2..i64::from(length) * ONE - ONE / 2).contains(&place);
+    for (pixel, (&x, &y)) in out.iter_mut().zip(of_x.iter().zip(of_y)) {
+        *pixel = match has(x, from.size.0) && has(y, from.size.1) {
+            true => cubic_pixel(from, [x, y]),
+            false => fill,
+        };
+    }
+}
+
+/// Returns the value of a place within the image, whose edge pixels go on outside. Rounds down, as Pillow does.
+#[inline(always)]
+fn cubic_pixel(from: &View<'_>, place: [i64; 2]) -> [u8; 3] {
+    let [across, down] = place.map(|place| CUBIC[(place & (ONE - 1)) as usize].map(i32::from));
+    let around = |axis: usize, length: u32| {
+        let first = (place[axis] >> PLACE_BITS) - 1;
+        [0, 1, 2, 3].map(|tap| (first + tap).clamp(0, i64::from(length) - 1))
+    };
+    let (columns, rows) = (around(0, from.size.0), around(1, from.size.1));
+    let mut sums = [0; 3];
+    for (y, of_row) in rows.into_iter().zip(down) {
+        let mut along = [1 << (WEIGHT_BITS - BETWEEN_BITS - 1); 3];
+        for (x, weight) in columns.into_iter().zip(across) {
+            let at = from.index(x, y);
+            for (sum, &value) in along.iter_mut().zip(&from.pixels[at..at + 3]) {
+                *sum += i32::from(value) * weight;
+            }
+        }
+        // The weights' absolute values add up to 1.5 at most, so that sums fit 32 bits.
+        for (sum, along) in sums.iter_mut().zip(along) {
+            *sum += (along >> (WEIGHT_BITS - BETWEEN_BITS)) * of_row;
+        }
+    }
+    sums.map(|sum| (sum >> (WEIGHT_BITS + BETWEEN_BITS)).clamp(0, 255) as u8)
 }

@@ -7,6 +7,7 @@ use crate::rows::{Band, ImageRows, Interleaved, Sink};
 use crate::synthetic;
 
 const BILINEAR: Sampling = Sampling { interpolation: Interpolation::Bilinear, fill: [200, 100, 50] };
+const BICUBIC: Sampling = Sampling { interpolation: Interpolation::Bicubic, ..BILINEAR };
 const NEAREST: Sampling = Sampling { interpolation: Interpolation::Nearest, ..BILINEAR };
 
 fn whole((width, height): (u32, u32)) -> Rect {
@@ -37,7 +38,7 @@ fn warped(warp: &Warp, size: (u32, u32), pixels: &[u8]) -> Vec<u8> {
     part(warp, size, pixels, whole(warp.size))
 }
 
-/// Returns warps of all kinds, into and out of the image, for both interpolations.
+/// Returns warps of all kinds, into and out of the image, for every interpolation.
 fn warps(size: (u32, u32)) -> Vec<Warp> {
     let affine = Affine { angle: 31.0, translate: (3.0, -2.0), scale: 0.8, shear: (12.0, -7.0), center: None };
     let (width, height) = (f64::from(size.0), f64::from(size.1));
@@ -54,7 +55,7 @@ fn warps(size: (u32, u32)) -> Vec<Warp> {
             Warp::perspective(size, corners, sampling).unwrap(),
         ]
     };
-    [made(NEAREST), made(BILINEAR)].concat()
+    [made(NEAREST), made(BILINEAR), made(BICUBIC)].concat()
 }
 
 /// Returns the values of a pixel by the definition, in f64, and whether a rounding error may give another pixel.
@@ -87,6 +88,30 @@ fn defined(warp: &Warp, size: (u32, u32), pixels: &[u8], (x, y): (u32, u32)) -> 
             let filled = |channel: usize| sums[channel] * within + f64::from(fill[channel]) * (1.0 - within);
             (std::array::from_fn(filled), false)
         }
+        Interpolation::Bicubic => {
+            let (first_x, first_y) = (x.floor() - 1.0, y.floor() - 1.0);
+            let weight = |distance: f64| match distance.abs() {
+                d if d < 1.0 => d * d * d - 2.0 * d * d + 1.0,
+                d if d < 2.0 => -(d * d * d) + 5.0 * d * d - 8.0 * d + 4.0,
+                _ => 0.0,
+            };
+            let last = |length: u32| f64::from(length) - 1.0;
+            let is_inside = |place: f64, length: u32| -0.5 <= place && place < last(length) + 0.5;
+            let is_edge = |place: f64, length: u32| (place + 0.5).abs().min((last(length) + 0.5 - place).abs()) < 1e-3;
+            if !is_inside(x, size.0) || !is_inside(y, size.1) {
+                return (fill.map(f64::from), is_edge(x, size.0) || is_edge(y, size.1));
+            }
+            let mut sums = [0.0; 3];
+            for tap_y in [0.0, 1.0, 2.0, 3.0].map(|tap| first_y + tap) {
+                for tap_x in [0.0, 1.0, 2.0, 3.0].map(|tap| first_x + tap) {
+                    let values = at(tap_x.clamp(0.0, last(size.0)), tap_y.clamp(0.0, last(size.1)), [0; 3]);
+                    let weight = weight(x - tap_x) * weight(y - tap_y);
+                    sums = std::array::from_fn(|channel| sums[channel] + weight * values[channel]);
+                }
+            }
+            // Values are rounded down, so the middle of the values that are right lies half a level lower.
+            (sums.map(|sum| sum.clamp(0.0, 255.5) - 0.5), is_edge(x, size.0) || is_edge(y, size.1))
+        }
     }
 }
 
@@ -97,7 +122,11 @@ fn values_are_those_of_the_definition() {
     for warp in warps(size) {
         // Half a level of rounding, and a place that may be off by 1/4096 of a pixel in both directions, whose weight
         // counts twice at the edges.
-        let bound = if warp.sampling == BILINEAR { 0.75 } else { 0.0 };
+        let bound = match warp.sampling.interpolation {
+            Interpolation::Nearest => 0.0,
+            Interpolation::Bilinear => 0.75,
+            Interpolation::Bicubic => 0.9,
+        };
         let mut ties = 0;
         for (at, found) in (0..).zip(warped(&warp, size, &pixels).as_chunks::<3>().0) {
             let (expected, is_tie) = defined(&warp, size, &pixels, (at % warp.size.0, at / warp.size.0));
@@ -240,7 +269,7 @@ fn turns_and_shifts_by_whole_pixels_move_pixels_only() {
     // Both sides are even, so that no place lies halfway between two pixels.
     let (size, pixels) = ((8, 4), image_of((8, 4)));
     let pixel = |x: u32, y: u32| pixels.as_chunks::<3>().0[(y * 8 + x) as usize];
-    for sampling in [NEAREST, BILINEAR] {
+    for sampling in [NEAREST, BILINEAR, BICUBIC] {
         let quarter = Warp::rotation(size, 90.0, true, None, sampling);
         assert_eq!(quarter.size(), (4, 8));
         let expected: Vec<_> = (0..8).flat_map(|y| (0..4).map(move |x| pixel(7 - y, x))).collect();
@@ -277,7 +306,7 @@ fn corners_of_a_perspective_land_where_they_shall() {
 fn warps_without_sense_make_some_pixels() {
     let (size, pixels) = ((19, 11), image_of((19, 11)));
     let folded = [(9.0, 5.0), (10.0, 0.0), (9.0, 6.0), (8.0, 10.0)];
-    for sampling in [NEAREST, BILINEAR] {
+    for sampling in [NEAREST, BILINEAR, BICUBIC] {
         let affine = |scale, shear| Warp::affine(size, &Affine { scale, shear, ..Affine::default() }, sampling);
         let warps = [
             affine(0.0, (0.0, 0.0)),
@@ -306,7 +335,11 @@ fn numbers(list: &str) -> Vec<f64> {
 fn named(name: &str, size: (u32, u32)) -> Warp {
     let words: Vec<&str> = name.split(':').collect();
     let center = |list| numbers(list).first_chunk().map(|&[x, y]| (x, y));
-    let interpolation = if words[1] == "nearest" { Interpolation::Nearest } else { Interpolation::Bilinear };
+    let interpolation = match words[1] {
+        "nearest" => Interpolation::Nearest,
+        "bilinear" => Interpolation::Bilinear,
+        _ => Interpolation::Bicubic,
+    };
     let sampling = Sampling { interpolation, fill: [words.last().unwrap().parse().unwrap(); 3] };
     let parameters = numbers(words[2]);
     match words[0] {
@@ -329,7 +362,13 @@ fn named(name: &str, size: (u32, u32)) -> Warp {
 /// may take the other one.
 #[test]
 fn warps_are_torchvisions() {
-    let mut lines = include_str!("../../tests/golden/warps.txt").lines().map(|line| {
+    assert_eq!(compared_with_torchvision(include_str!("../../tests/golden/warps.txt")), 26);
+    assert_eq!(compared_with_torchvision(include_str!("../../tests/golden/bicubic.txt")), 13);
+}
+
+/// Compares with the lines of a golden file, and returns their number.
+fn compared_with_torchvision(lines: &str) -> usize {
+    let mut lines = lines.lines().map(|line| {
         let [name, width, height, hex] = *line.split(' ').collect::<Vec<_>>().as_array().unwrap();
         let digits = hex.as_bytes().chunks(2).map(|digits| std::str::from_utf8(digits).unwrap());
         let pixels: Vec<u8> = digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect();
@@ -347,8 +386,9 @@ fn warps_are_torchvisions() {
         match warp.sampling.interpolation {
             Interpolation::Nearest => assert!(mean < 0.2, "{name}: {mean}"),
             Interpolation::Bilinear => assert!(most <= 1 && mean < 0.1, "{name}: {most} {mean}"),
+            Interpolation::Bicubic => assert!(most <= 1 && mean < 0.01, "{name}: {most} {mean}"),
         }
         count += 1;
     }
-    assert_eq!(count, 26);
+    count
 }

@@ -1,13 +1,17 @@
 """Makes warps.txt: what torchvision's warps make of one image.
 
     python3 warps.py > warps.txt
+    python3 warps.py bicubic > bicubic.txt
 
-Written with torchvision 0.14.1 and torch 1.13.0. A line has a name, which lists the function and its parameters,
+warps.txt has nearest and bilinear warps of a tensor, made with torchvision 0.14.1 and torch 1.13.0. bicubic.txt has
+bicubic warps of a Pillow image, since torchvision has none of tensors, made with torchvision 0.29.2 and Pillow 13.0.0. A
+line has a name, which lists the function and its parameters,
 the width and height of the result, and its pixels as rows of RGB in hexadecimal digits. The line "image" has the image
 itself.
 """
 
 import math
+import sys
 
 import torch
 from torchvision.transforms import InterpolationMode, functional
@@ -33,13 +37,19 @@ def image():
 
 
 def line(name, pixels):
+    if not isinstance(pixels, torch.Tensor):
+        pixels = functional.pil_to_tensor(pixels)
     print(name, pixels.shape[2], pixels.shape[1], bytes(pixels.permute(1, 2, 0).flatten().tolist()).hex())
 
 
 def main():
     pixels = image()
     line("image", pixels)
-    for mode in [InterpolationMode.NEAREST, InterpolationMode.BILINEAR]:
+    modes = [InterpolationMode.NEAREST, InterpolationMode.BILINEAR]
+    if sys.argv[1:] == ["bicubic"]:
+        modes = [InterpolationMode.BICUBIC]
+        pixels = functional.to_pil_image(pixels)
+    for mode in modes:
         name = mode.value
         for angle, expand, center in [
             (30.0, False, None), (-75.3, True, None), (90.0, True, None), (160.0, False, [3, 12]), (12.5, True, [0, 0]),
