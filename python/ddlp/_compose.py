@@ -1,4 +1,4 @@
-"""torchvision's transforms as a pipeline."""
+"""torchvision's and timm's transforms as a pipeline."""
 
 from __future__ import annotations
 
@@ -8,11 +8,28 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._operations import NAMES, Operation, RandomCrop, RandomErasing, RandomResizedCrop, Resize
+from ._operations import (
+    NAMES,
+    Operation,
+    RandomCrop,
+    RandomErasing,
+    RandomResizedCrop,
+    Resize,
+    TimmRandAugment,
+)
 from ._pipeline import Pipeline
 
 # Transforms that only change the type of an image: the loader's options `dtype` and `layout` replace them.
-_OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor"}
+_OF_TYPE = {
+    *("ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor", "Identity", "RGB"),
+    *("MaybeToTensor", "MaybePILToTensor", "ToNumpy"),
+}
+
+# Those of them after which values lie between 0 and 1, unless their type says otherwise.
+_TO_FLOATS = {"ToTensor", "MaybeToTensor"}
+
+# Packages whose transforms are known by their names.
+_PACKAGES = ("torchvision.transforms", "timm.data")
 
 # Transforms whose parameters depend on the range of an image's values.
 _OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
@@ -22,14 +39,17 @@ _RESAMPLINGS = ("bilinear", "bicubic", "nearest", "nearest-exact", "box", "hammi
 
 
 class Compose(Pipeline):
-    """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
+    """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`, or of timm's.
 
     Takes the transforms that have the name of an operation (`ddlp.Operation`), with their parameters, operations
-    themselves, and Normalize as the last one. Only RandomErasing may follow Normalize: its value is then a normalised
-    one, and the pipeline erases with the colour that Normalize turns into this value. Transforms that only change the
-    type of an image, such as ToTensor, are left out: the loader's options `dtype` and `layout` replace them.
+    themselves, and Normalize. Only RandomErasing and changes of type may follow Normalize: the value of RandomErasing
+    is then a normalised one, and the pipeline erases with the colour that Normalize turns into this value. Transforms
+    that only change the type of an image, such as ToTensor, are left out: the loader's options `dtype` and `layout`
+    replace them.
 
-    Instead of a list, torchvision's own Compose may be given. `exif_orientation` turns images upright first.
+    Of timm's transforms, those of `create_transform` have a counterpart, with `auto_augment` of the form "rand-…". Instead of a list, a
+    Compose, a preset such as `weights.transforms()` or one transform may be given. `exif_orientation` turns images
+    upright first.
 
     Raises ConfigurationError for any other transform; the message names it.
     """
@@ -41,16 +61,19 @@ class Compose(Pipeline):
         operations: list[Operation] = []
         self.normalize = None
         floats: str | None = None
-        for number, transform in enumerate(_flat(transforms if isinstance(transforms, Iterable) else [transforms])):
+        for number, transform in enumerate(_flat(transforms if isinstance(transforms, list | tuple) else [transforms])):
             kind = type(transform).__name__
             if isinstance(transform, Operation) and self.normalize is None:
                 operations.append(transform)
                 continue
-            if self.normalize is not None and kind != "RandomErasing":
-                raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
-            if not type(transform).__module__.startswith("torchvision.transforms"):
+            if self.normalize is not None and kind != "RandomErasing" and kind not in _OF_TYPE:
                 raise ConfigurationError(
-                    f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches, or give "
+                    f"transform {number}, {transform}, comes after Normalize, which only RandomErasing and changes of "
+                    "type may follow"
+                )
+            if not type(transform).__module__.startswith(_PACKAGES):
+                raise ConfigurationError(
+                    f"transform {number}, {transform}, is neither torchvision's nor timm's: call it on the loader's batches, or give "
                     "the loader a function of one image that calls it (`per_sample`), which the CPU alone runs"
                 )
             if floats is not None and kind in _OF_PIXEL_VALUES:
@@ -58,7 +81,7 @@ class Compose(Pipeline):
                     f"transform {number}, {transform}, works on values from 0 to 1 after {floats}, but the pipeline's "
                     f"values are from 0 to 255: put it before {floats}, and multiply a threshold by 255"
                 )
-            if kind == "ToTensor" or "float" in str(getattr(transform, "dtype", "")):
+            if kind in _TO_FLOATS or "float" in str(getattr(transform, "dtype", "")):
                 floats = kind
             if kind == "Normalize":
                 self.normalize = _channels(transform.mean), _channels(transform.std)
@@ -67,7 +90,7 @@ class Compose(Pipeline):
                     f"transform {number}, {transform}, leaves values from 0 to 255, but the loader's floats are from 0 "
                     "to 1: give it scale=True, and a Normalize after it for that range"
                 )
-            elif kind in _OPERATIONS:
+            elif kind in _OPERATIONS or kind in _TRANSLATIONS:
                 try:
                     operation = _TRANSLATIONS.get(kind, _same)(transform)
                     if isinstance(operation, RandomErasing):
@@ -85,10 +108,23 @@ class Compose(Pipeline):
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
     for transform in transforms:
-        if type(transform).__name__ == "Compose":
-            yield from _flat(transform.transforms)
+        kind = type(transform).__name__
+        if kind in ("Compose", "Sequential"):
+            yield from _flat(transform if kind == "Sequential" else transform.transforms)
+        elif kind == "ImageClassification" and type(transform).__module__ == "torchvision.transforms._presets":
+            yield from _preset(transform)
         else:
             yield transform
+
+
+def _preset(preset: Any) -> Iterator[Any]:
+    """Returns the transforms of a model's weights: what torchvision's `ImageClassification` does when it is called."""
+    from torchvision import transforms
+
+    yield transforms.Resize(preset.resize_size, preset.interpolation, antialias=preset.antialias)
+    yield transforms.CenterCrop(preset.crop_size)
+    yield transforms.ToTensor()
+    yield transforms.Normalize(preset.mean, preset.std)
 
 
 def _channels(values: Any) -> list[float]:
@@ -143,6 +179,17 @@ def _random_resized_crop(transform: Any) -> Operation:
     return RandomResizedCrop(_size(transform.size), (scale[0], scale[1]), (ratio[0], ratio[1]), interpolation)
 
 
+def _timm_crop(transform: Any) -> Operation:
+    """Translates timm's RandomResizedCropAndInterpolation, which may draw the interpolation for each image."""
+    interpolation = transform.interpolation
+    if not isinstance(interpolation, list | tuple):
+        return _random_resized_crop(transform)
+    if [_plain(choice) for choice in interpolation] != ["bilinear", "bicubic"]:
+        raise ValueError(f"interpolation is {interpolation}, but only one or bilinear and bicubic are possible")
+    scale, ratio = transform.scale, transform.ratio
+    return RandomResizedCrop(_size(transform.size), (scale[0], scale[1]), (ratio[0], ratio[1]), "random")
+
+
 def _resize(transform: Any) -> Operation:
     if transform.size is None:
         raise ValueError("its size is None, but a number is needed")
@@ -180,8 +227,49 @@ def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[flo
     return replace(erasing, value=(red, green, blue))
 
 
+# The names of the changes in timm's two lists, from which its RandAugment chooses.
+_TIMM_RISING = ("Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness")
+_TIMM_OTHERS = (
+    *("AutoContrast", "Equalize", "Invert", "Rotate", "SolarizeAdd"),
+    *("ShearX", "ShearY", "TranslateXRel", "TranslateYRel"),
+)
+
+
+def _timm_rand_augment(transform: Any) -> Operation:
+    """Translates timm's RandAugment, whose list has a change with all its parameters for each name."""
+    first, names = transform.ops[0], {change.name for change in transform.ops}
+    increasing = "ColorIncreasing" in names
+    expected = {*_TIMM_OTHERS, *(f"{name}Increasing" if increasing else name for name in _TIMM_RISING)}
+    if names != expected or transform.choice_weights is not None:
+        raise ValueError("only timm's usual list of changes is possible, without weights (`t…` in its name)")
+    resample = first.kwargs["resample"]
+    interpolation: str | None
+    if isinstance(resample, list | tuple):
+        interpolation = None
+    else:
+        # The numbers of Pillow's filters.
+        known = {0: "nearest", 2: "bilinear", 3: "bicubic"}
+        if int(resample) not in known:
+            raise ValueError(f"its interpolation is {resample}, but only nearest, bilinear and bicubic are possible")
+        interpolation = known[int(resample)]
+    red, green, blue = (int(value) for value in first.kwargs["fillcolor"])
+    return TimmRandAugment(
+        num_ops=int(transform.num_layers),
+        magnitude=float(first.magnitude),
+        # Any number above 100 stands for an even distribution.
+        magnitude_std=min(float(first.magnitude_std), 101.0),
+        magnitude_max=float(first.magnitude_max or 10),
+        increasing=increasing,
+        p=float(first.prob),
+        interpolation=interpolation,
+        fill=(red, green, blue),
+    )
+
+
 def _augmentation(transform: Any) -> Operation:
-    """Translates a transform that draws its changes from torchvision's list of changes."""
+    """Translates a transform that draws its changes from torchvision's or timm's list of changes."""
+    if type(transform).__module__.startswith("timm."):
+        return _timm_rand_augment(transform)
     _must_be(transform, interpolation=("nearest", "bilinear", "bicubic"))
     operation = _OPERATIONS[type(transform).__name__]
     parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
@@ -221,6 +309,7 @@ _OPERATIONS = {operation.__name__: operation for operation in NAMES}
 _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandomCrop": _random_crop,
     "RandomResizedCrop": _random_resized_crop,
+    "RandomResizedCropAndInterpolation": _timm_crop,
     "Resize": _resize,
     "RandomErasing": _random_erasing,
     "RandAugment": _augmentation,

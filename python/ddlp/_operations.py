@@ -224,6 +224,20 @@ class PadTo:
     fill: int | tuple[int, int, int] = (0, 0, 0)
 
 
+@dataclass(frozen=True)
+class TimmRandAugment:
+    """Makes `num_ops` random changes as timm's `rand_augment_transform` does, of a `magnitude` that may be drawn."""
+
+    num_ops: int = 2
+    magnitude: float = 10.0
+    magnitude_std: float = 0.0
+    magnitude_max: float = 10.0
+    increasing: bool = False
+    p: float = 0.5
+    interpolation: str | None = None
+    fill: int | tuple[int, int, int] = (128, 128, 128)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -250,6 +264,7 @@ Operation = (
     | AutoAugment
     | Pad
     | PadTo
+    | TimmRandAugment
 )
 
 # Names in TOML and JSON.
@@ -279,6 +294,7 @@ NAMES = {
     AutoAugment: "auto_augment",
     Pad: "pad",
     PadTo: "pad_to",
+    TimmRandAugment: "timm_rand_augment",
 }
 
 __all__ = [
@@ -308,4 +324,5 @@ __all__ = [
     "AutoAugment",
     "Pad",
     "PadTo",
+    "TimmRandAugment",
 ]

@@ -1,5 +1,7 @@
 """torchvision's transforms as pipelines."""
 
+import math
+
 import numpy
 import pytest
 
@@ -203,6 +205,108 @@ def test_one_value_of_normalize_is_that_of_all_channels():
 def test_nothing_comes_after_normalize():
     with pytest.raises(ddlp.ConfigurationError, match="must be last"):
         ddlp.Compose([v1.CenterCrop(32), v1.Normalize(*ddlp.IMAGENET), v1.RandomHorizontalFlip()])
+
+
+@BOTH
+@pytest.mark.parametrize("backend", ["pil", "tensor"])
+@pytest.mark.parametrize("policy", [None, "ra", "ta_wide", "augmix", "imagenet"])
+@pytest.mark.parametrize("erase", [0.0, 0.1])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, interpolation):
+    mode = v1.InterpolationMode(interpolation)
+    to_tensor = [t.PILToTensor()]
+    transforms = to_tensor if backend == "tensor" else []
+    transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, antialias=True), t.RandomHorizontalFlip(0.5)]
+    expected = [ddlp.RandomResizedCrop(176, interpolation=interpolation), ddlp.RandomHorizontalFlip()]
+    if policy == "ra":
+        transforms.append(t.RandAugment(interpolation=mode, magnitude=9))
+        expected.append(ddlp.RandAugment(interpolation=interpolation))
+    elif policy == "ta_wide":
+        transforms.append(t.TrivialAugmentWide(interpolation=mode))
+        expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation))
+    elif policy == "augmix":
+        transforms.append(t.AugMix(interpolation=mode, severity=3))
+    elif policy is not None:
+        transforms.append(t.AutoAugment(t.AutoAugmentPolicy(policy), interpolation=mode))
+        expected.append(ddlp.AutoAugment(policy, interpolation=interpolation))
+    if backend == "pil":
+        transforms += to_tensor
+    is_v2 = t is v2
+    transforms.append(t.ToDtype(torch.float, scale=True) if is_v2 else t.ConvertImageDtype(torch.float))
+    transforms.append(t.Normalize(*ddlp.IMAGENET))
+    if erase:
+        transforms.append(t.RandomErasing(p=erase))
+        expected.append(ddlp.RandomErasing(erase, value=(124, 116, 104)))
+    if is_v2:
+        transforms.append(t.ToPureTensor())
+    if policy == "augmix":
+        with pytest.raises(ddlp.ConfigurationError, match="AugMix.*has no counterpart"):
+            ddlp.Compose(t.Compose(transforms))
+        return
+    composed = ddlp.Compose(t.Compose(transforms))
+    assert composed == ddlp.Pipeline(expected)
+    assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+@BOTH
+def test_torchvisions_evaluation_preset_is_taken(t):
+    is_v2 = t is v2
+    mode = t.InterpolationMode.BICUBIC
+    transforms = [
+        *([t.ToImage()] if is_v2 else [t.PILToTensor()]),
+        t.Resize(232, interpolation=mode, antialias=True),
+        t.CenterCrop(224),
+        t.ToDtype(torch.float, scale=True) if is_v2 else t.ConvertImageDtype(torch.float),
+        t.Normalize(*ddlp.IMAGENET),
+        *([t.ToPureTensor()] if is_v2 else []),
+    ]
+    expected = ddlp.Pipeline([ddlp.Resize(232, interpolation="bicubic"), ddlp.CenterCrop(224)])
+    assert ddlp.Compose(t.Compose(transforms)) == expected
+
+
+def test_the_preset_of_a_models_weights_is_taken():
+    models = pytest.importorskip("torchvision.models")
+    preset = models.ResNet50_Weights.IMAGENET1K_V2.transforms()
+    composed = ddlp.Compose(preset)
+    assert composed == ddlp.Pipeline([ddlp.Resize(232), ddlp.CenterCrop(224)])
+    assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+# The data configurations of well-known models: input size, crop_pct, interpolation, and timm's options for training.
+TIMM = [
+    ("resnet50.a1_in1k", 224, 0.95, "bicubic", {"auto_augment": "rand-m7-mstd0.5-inc1"}),
+    ("resnet50.tv_in1k", 224, 0.875, "bilinear", {}),
+    ("vit_base_patch16_224.augreg_in1k", 224, 0.9, "bicubic", {"auto_augment": "rand-m9-mstd0.5-inc1"}),
+    ("deit_small_patch16_224.fb_in1k", 224, 0.9, "bicubic", {"auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.25}),
+    ("swin_tiny_patch4_window7_224.ms_in1k", 224, 0.9, "bicubic", {"auto_augment": "rand-m9-mstd0.5-inc1"}),
+    ("convnext_tiny.fb_in1k", 288, 0.95, "bicubic", {"auto_augment": "rand-m9-mstd0.5-inc1"}),
+    ("efficientnet_b0.ra_in1k", 224, 0.875, "bicubic", {"auto_augment": "rand-m9-mstd0.5"}),
+    ("mobilenetv3_large_100.ra_in1k", 224, 0.875, "bicubic", {"auto_augment": "rand-m9-mstd0.5", "re_prob": 0.2}),
+    ("regnety_032.ra_in1k", 288, 1.0, "bicubic", {"color_jitter": 0.4}),
+    ("beit_base_patch16_224.in22k", 224, 0.9, "bicubic", {"color_jitter": 0.4, "vflip": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "crop_pct", "interpolation", "options"), TIMM, ids=[row[0] for row in TIMM])
+def test_timms_transforms_are_taken(name, size, crop_pct, interpolation, options):
+    create_transform = pytest.importorskip("timm.data").create_transform
+    shape = (3, size, size)
+    evaluation = ddlp.Compose(create_transform(shape, crop_pct=crop_pct, interpolation=interpolation))
+    short = math.floor(size / crop_pct)
+    assert evaluation == ddlp.Pipeline([ddlp.Resize(short, interpolation=interpolation), ddlp.CenterCrop(size)])
+    # timm's script trains with "random" unless it is told otherwise.
+    training = create_transform(shape, is_training=True, interpolation="random", **options)
+    operations = ddlp.Compose(training).to_dict()["operations"]
+    assert operations[0]["random_resized_crop"]["interpolation"] == "random"
+    policy = options.get("auto_augment")
+    if policy is not None:
+        found = next(one["timm_rand_augment"] for one in operations if "timm_rand_augment" in one)
+        assert found["magnitude"] == float(policy.split("-")[1][1:]) and found["magnitude_std"] == 0.5
+        assert found["increasing"] == ("inc1" in policy) and found["interpolation"] is None
+        assert found["fill"] == [124, 116, 104]
+    assert any("random_vertical_flip" in one for one in operations) == ("vflip" in options)
+    fixed = ddlp.Compose(create_transform(shape, is_training=True, interpolation=interpolation, **options))
+    assert fixed.to_dict()["operations"][0]["random_resized_crop"]["interpolation"] == interpolation
 
 
 def test_a_loader_normalises_as_composed(pack):

@@ -48,6 +48,14 @@ pub trait Words {
         }
     }
 
+    /// Returns a number of the standard normal distribution (Box and Muller, "A note on the generation of random normal
+    /// deviates", 1958). Takes two words.
+    fn normal(&mut self) -> f64 {
+        // u is above 0, so its logarithm is finite.
+        let (u, v) = (1.0 - self.uniform(), self.uniform());
+        (-2.0 * libm::log(u)).sqrt() * libm::cos(2.0 * std::f64::consts::PI * v)
+    }
+
     /// Returns a number from 0 to 1 of the distribution Beta(α, α), for a positive α: 1/2 + T / (2 √(2α + T²)), where T
     /// has Student's distribution with 2α degrees of freedom (Devroye, "Random variate generation in one line of code",
     /// 1996). T² / 2α is (u^(−1/α) − 1) cos² 2πv (Bailey, 1994), and T has the sign of the cosine. Takes two words.

@@ -40,6 +40,7 @@ mod random_rotation;
 mod random_solarize;
 mod random_vertical_flip;
 mod resize;
+mod timm_rand_augment;
 mod trivial_augment_wide;
 
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
@@ -67,6 +68,7 @@ pub use random_rotation::RandomRotation;
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::{Resize, ResizeTo};
+pub use timm_rand_augment::{SolarizeAdd, TimmRandAugment};
 pub use trivial_augment_wide::TrivialAugmentWide;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
@@ -299,7 +301,7 @@ macro_rules! changes {
 }
 
 changes! {
-    points [Invert, Jitter, Gray, Solarize, Posterize]
+    points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize]
     areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase]
 }
 
@@ -445,6 +447,8 @@ operations! {
     Pad,
     /// Puts the image into the upper left corner of a canvas of `size`; a larger image is first scaled down to fit.
     PadTo,
+    /// Makes `num_ops` random changes as timm's `rand_augment_transform` does, of a `magnitude` that may be drawn.
+    TimmRandAugment,
 }
 
 impl Operation {
