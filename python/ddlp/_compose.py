@@ -47,9 +47,9 @@ class Compose(Pipeline):
     that only change the type of an image, such as ToTensor, are left out: the loader's options `dtype` and `layout`
     replace them.
 
-    Of timm's transforms, those of `create_transform` have a counterpart, with `auto_augment` of the form "rand-…". Instead of a list, a
-    Compose, a preset such as `weights.transforms()` or one transform may be given. `exif_orientation` turns images
-    upright first.
+    Of timm's transforms, those of `create_transform` have a counterpart, with `auto_augment` of the form "rand-…".
+    Instead of a list, a Compose, a preset such as `weights.transforms()` or one transform may be given.
+    `exif_orientation` turns images upright first.
 
     Raises ConfigurationError for any other transform; the message names it.
     """
@@ -73,8 +73,9 @@ class Compose(Pipeline):
                 )
             if not type(transform).__module__.startswith(_PACKAGES):
                 raise ConfigurationError(
-                    f"transform {number}, {transform}, is neither torchvision's nor timm's: call it on the loader's batches, or give "
-                    "the loader a function of one image that calls it (`per_sample`), which the CPU alone runs"
+                    f"transform {number}, {transform}, is neither torchvision's nor timm's: call it on the loader's "
+                    "batches, or give the loader a function of one image that calls it (`per_sample`), which the CPU "
+                    "alone runs"
                 )
             if floats is not None and kind in _OF_PIXEL_VALUES:
                 raise ConfigurationError(

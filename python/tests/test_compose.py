@@ -216,7 +216,7 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
     mode = v1.InterpolationMode(interpolation)
     to_tensor = [t.PILToTensor()]
     transforms = to_tensor if backend == "tensor" else []
-    transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, antialias=True), t.RandomHorizontalFlip(0.5)]
+    transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, antialias=True), t.RandomHorizontalFlip()]
     expected = [ddlp.RandomResizedCrop(176, interpolation=interpolation), ddlp.RandomHorizontalFlip()]
     if policy == "ra":
         transforms.append(t.RandAugment(interpolation=mode, magnitude=9))

@@ -4,8 +4,8 @@
     python3 warps.py bicubic > bicubic.txt
 
 warps.txt has nearest and bilinear warps of a tensor, made with torchvision 0.14.1 and torch 1.13.0. bicubic.txt has
-bicubic warps of a Pillow image, since torchvision has none of tensors, made with torchvision 0.29.2 and Pillow 13.0.0. A
-line has a name, which lists the function and its parameters,
+bicubic warps of a Pillow image, since torchvision has none of tensors, made with torchvision 0.29.2 and Pillow 13.0.0.
+A line has a name, which lists the function and its parameters,
 the width and height of the result, and its pixels as rows of RGB in hexadecimal digits. The line "image" has the image
 itself.
 """
