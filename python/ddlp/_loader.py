@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, cast
@@ -31,9 +30,6 @@ from ._report import Report
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
-
-_LOOKS = 2
-"""Looks at the same batch in a row after which the loader warns."""
 
 _LOG = logging.getLogger("ddlp")
 
@@ -97,8 +93,8 @@ class NamedBatch(dict[str, Any]):
 class Loader:
     """Delivers the batches of a dataset, prepared by the CPU and by drives.
 
-    Each iteration is one epoch, and yields pairs of images and labels. Only ``next(iter(loader))``, a look at a batch,
-    costs no epoch::
+    Each iteration is one epoch, and yields pairs of images and labels. Only a look at a batch, ``next(iter(loader))``
+    before the first epoch, costs none::
 
         loader = ddlp.Loader("train.ddlp", batch_size=256, normalize=ddlp.IMAGENET)
         for epoch in range(3):
@@ -342,8 +338,10 @@ class Loader:
         self._has_begun = False
         # The state at the beginning of the latest iteration.
         self._iterated_from: dict[str, Any] = {}
-        # How many iterations in a row, before the latest one, were looks at its first batch.
-        self._looks = 0
+        # Whether that iteration, or the next one if there was none, may be a look at a batch.
+        self._may_look = True
+        # Refers to that iteration as long as the program can go on with it.
+        self._iteration: Callable[[], object] = lambda: None
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         # Whether the run was closed for another one, which then could not be opened.
@@ -361,32 +359,28 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Begins an epoch, or goes on with the one in which a state was taken.
 
-        A look at a batch, such as ``next(iter(loader))``, costs no epoch: after an iteration that got only one batch,
-        begins where that iteration began. After an iteration that got more and was left early, by `break` for example,
-        begins the next epoch.
+        After an iteration that was left early, by `break` for example, begins the next epoch. A look at a batch, such
+        as ``next(iter(loader))`` before training, costs no epoch: it is the first iteration since the loader was made
+        or its position was set (`load_state_dict`, `set_epoch`), if it got one batch. Then begins where it began.
 
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
-        now = self.state_dict()
+        now = self._position()
         state = self._next_start(now)
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
-                f"all {self._epochs} epochs of this loader have been delivered, or left after two batches or more: "
-                "give it more `epochs`, leave the option out, or choose an epoch by set_epoch"
+                f"all {self._epochs} epochs of this loader have been delivered, or left early: give it more `epochs`, "
+                "leave the option out, or choose an epoch by set_epoch"
             )
-        self._looks = self._looks + 1 if state is self._iterated_from else 0
-        if self._looks == _LOOKS:
-            warnings.warn(
-                f"the last {_LOOKS} iterations got one batch each, and it was the same one: next(iter(loader)) is a "
-                "look at the first batch, after which the epoch begins again. For another batch each time, keep the "
-                "iterator: `batches = iter(loader)`, then `next(batches)`",
-                stacklevel=2,
-            )
+        has_got_none = state is now and self._iterated_from.get("epoch", now["epoch"]) == now["epoch"]
+        may_look = self._may_look and has_got_none
         if state is not now or phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
-        self._iterated_from = state
-        return self._running().iterate(self._wrapped)
+        self._iterated_from, self._may_look = state, may_look
+        iteration = self._running().iterate(self._wrapped)
+        self._iteration = weakref.ref(iteration)
+        return iteration
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
@@ -416,7 +410,7 @@ class Loader:
         """Makes the next iteration deliver this epoch from its beginning. Discards batches that were prepared ahead.
 
         Changes nothing if the next iteration would deliver this epoch anyway, such as the rest of it after
-        `load_state_dict`.
+        `load_state_dict`. A look at that epoch costs nothing.
         """
         self._running()
         epoch, epochs = whole("epoch", epoch), EPOCHS_MAX if self._epochs is None else self._epochs
@@ -424,21 +418,29 @@ class Loader:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
         if epoch >= epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
-        now = self.state_dict()
+        now = self._position()
         state = self._next_start(now)
         if epoch != state["epoch"]:
             state = {**now, "epoch": epoch, "delivered": []}
         if state is not now:
             self._go_to(state)
+        else:
+            self._iterated_from, self._may_look = now, True
 
     # -- position -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position after the batch that was delivered last, as plain data.
+        """Returns the position after the batch that was delivered last, as plain data. After a look at a batch whose
+        iterator is gone, that is the position before the look, from which the next iteration begins.
 
         A loader that loads a state from the middle of an epoch resumes there. A state taken after the last batch of an
         epoch leads to the next epoch.
         """
+        now = self._position()
+        return self._iterated_from if self._is_look(now) and self._iteration() is None else now
+
+    def _position(self) -> dict[str, Any]:
+        """Returns the position of the run, after the batch that was delivered last."""
         state: dict[str, Any] = json.loads(self._latest().state())
         return state
 
@@ -475,7 +477,7 @@ class Loader:
             except BaseException:
                 self._resume = before
                 raise
-        self._resume, self._iterated_from, self._has_lost_run = state, {}, False
+        self._resume, self._iterated_from, self._may_look, self._has_lost_run = state, {}, True, False
 
     def _has_moved(self, run: _ddlp.Run, state: dict[str, Any]) -> bool:
         """Moves a run to a state; returns False if only another run can go there. Refuses a state that none has."""
@@ -490,16 +492,20 @@ class Loader:
             state = moved(state, json.loads(run.state()), self._phases)
         return json.dumps(state, default=plain)
 
-    def _next_start(self, now: dict[str, Any]) -> dict[str, Any]:
-        """Returns the state from which the next iteration begins, if `now` is the loader's state."""
+    def _got(self, now: dict[str, Any]) -> int:
+        """Returns how many batches the latest iteration got, if its epoch is not over. `now` is the position."""
         began = self._iterated_from
-        if began.get("epoch") != now["epoch"]:
-            # The epoch of the latest iteration is over, or there was no iteration yet.
+        return len(now["delivered"]) - len(began["delivered"]) if began.get("epoch") == now["epoch"] else 0
+
+    def _is_look(self, now: dict[str, Any]) -> bool:
+        """Returns whether the latest iteration is a look at a batch, unless it goes on. `now` is the position."""
+        return self._may_look and self._got(now) == 1
+
+    def _next_start(self, now: dict[str, Any]) -> dict[str, Any]:
+        """Returns the state from which the next iteration begins. `now` is the position."""
+        if self._got(now) == 0:
             return now
-        got = len(now["delivered"]) - len(began["delivered"])
-        if got == 0:
-            return now
-        return began if got == 1 else {**now, "epoch": now["epoch"] + 1, "delivered": []}
+        return self._iterated_from if self._is_look(now) else {**now, "epoch": now["epoch"] + 1, "delivered": []}
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -531,7 +537,7 @@ class Loader:
         if not isinstance(seconds, SupportsFloat) or not 0 < float(seconds) <= 86_400:
             raise ConfigurationError(f"seconds is {seconds!r}, but must be a number above 0, and at most a day")
         self._running()
-        state = self.state_dict()
+        state = self._position()
         if phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
         return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, float(seconds))))
@@ -593,9 +599,9 @@ class Loader:
         if self._is_closed:
             raise UsageError("the loader is closed: make a new one")
         if self._has_lost_run:
-            began = self._iterated_from
-            self._go_to(self.state_dict())
-            self._iterated_from = began
+            began, may_look = self._iterated_from, self._may_look
+            self._go_to(self._position())
+            self._iterated_from, self._may_look = began, may_look
         return self._latest()
 
     def _latest(self) -> _ddlp.Run:
