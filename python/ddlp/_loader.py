@@ -21,6 +21,7 @@ from ._fields import ArrowStream, fields_of, path_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
 from ._instead import refuses_other_loaders
+from ._kind import check_kind
 from ._mix import Mix, absolute
 from ._output import OUTPUTS, Output, missing_library
 from ._per_sample import PerSample, checked
@@ -110,6 +111,8 @@ class Loader:
             address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
             label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
             which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these.
+        kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
+            images: "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents say.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
             built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another size,
             and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest aspect
@@ -192,6 +195,7 @@ class Loader:
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
         *,
+        kind: str | None = None,
         pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),  # noqa: B008 (it is immutable)
         batch_size: int = 256,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
@@ -272,6 +276,7 @@ class Loader:
         self._per_sample = checked(per_sample)
         self._samples: Any = None
         self._mix: Any = None
+        check_kind(kind, dataset)
         self._columns: dict[str, Any] | None = None
         if isinstance(dataset, (str, os.PathLike)):
             # A copy may open the dataset in another folder.
@@ -296,6 +301,7 @@ class Loader:
                 )
         options = {
             "dataset": self._arguments["dataset"] if isinstance(dataset, (str, os.PathLike)) else None,
+            "kind": kind,
             "fields": path_of(fields),
             "batch_size": batch_size,
             "strategy": strategy,

@@ -4,7 +4,7 @@ use crate::arrow::{Columns, Table};
 use crate::errors;
 use crate::source::Sequence;
 use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
-use ddlp_host::dataset::{self, Classed, Dataset};
+use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
@@ -56,7 +56,7 @@ impl Packing {
 /// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the
 /// samples done, and all samples. Returns what `ddlp.pack` returns.
 #[pyfunction]
-#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None))]
+#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None, kind = None))]
 pub fn pack_dataset<'py>(
     py: Python<'py>,
     source: PackSource,
@@ -65,12 +65,16 @@ pub fn pack_dataset<'py>(
     progress: Py<PyAny>,
     columns: Option<Columns>,
     classes: Option<Vec<String>>,
+    kind: Option<String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let classes = classes.unwrap_or_default();
     let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
-            let files = py.detach(|| dataset::open(&source));
+            let kind = kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+            let kind = kind.map_err(errors::configuration)?;
+            let opening = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
+            let files = py.detach(|| dataset::open_with(&source, &opening));
             let files = files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
             if belongs_to(&*files, &source, &path) {
                 let (path, source) = (path.display(), source.display());

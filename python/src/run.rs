@@ -14,7 +14,8 @@ use crate::turn::{Owned, Turn};
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
-    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState, Waiting,
+    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState,
+    OpenOptions, Waiting,
 };
 use figures::Figures;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -110,15 +111,15 @@ fn mixed(
     py: Python<'_>,
     members: Vec<Member<'_>>,
     weights: Option<Vec<f64>>,
-    host: &Host,
+    (host, options): (&Host, &OpenOptions),
     objects: &mut Vec<Arc<Sequence>>,
 ) -> PyResult<Arc<dyn Dataset>> {
     let mut datasets = Vec::with_capacity(members.len());
     for (name, samples, columns) in members {
         let dataset = match samples.extract::<PathBuf>() {
             Ok(path) => {
-                let host = host.clone();
-                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset(&path, &host))?;
+                let (host, options) = (host.clone(), options.clone());
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &options))?;
                 opened.map_err(|error| errors::exception(&error))?
             }
             Err(_) => in_memory(&samples, columns, objects)?,
@@ -189,14 +190,14 @@ impl Run {
         per_sample: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
-        let (buffers, epochs) = (options.buffers, options.epochs);
+        let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
         let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
         let calls_python = dataset.is_some() || mix.is_some();
         if let Some(dataset) = dataset {
             builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
         } else if let Some((members, weights)) = mix {
-            builder = builder.dataset(mixed(py, members, weights, &host, &mut objects)?);
+            builder = builder.dataset(mixed(py, members, weights, (&host, &how), &mut objects)?);
         }
         let (fields, table) = beside;
         for (name, dtype, shape, values) in fields {

@@ -35,6 +35,25 @@ def test_classes_number_the_labels_of_a_list(validation, photos):
     assert next(iter(mixed)).labels.shape == (2, 10)
 
 
+@pytest.mark.parametrize("words", [("cat", "7"), ("1", "-1"), ("99999999", "0.5")])
+def test_given_classes_decide_that_labels_are_names(validation, tmp_path, words):
+    names = [line.split(",")[0] for line in validation.read_text().splitlines()[1:]]
+    lines = "".join(f"{name},{word}\n" for name, word in zip(names, words, strict=True))
+    validation.write_text(f"path,label\n{lines}")
+    with pytest.raises(ddlp.UnavailableError, match="`classes`"):
+        loader(validation)
+    classes = ["first", *reversed(words)]
+    (tmp_path / "mix.toml").write_text('[[dataset]]\npath = "val.csv"\n')
+    for dataset in [validation, tmp_path / "mix.toml", ddlp.Mix([validation])]:
+        assert labels(loader(dataset, classes=classes)) == [2, 1]
+    with loader(validation, classes=classes, strategy="csd", drives="local") as batches:
+        assert labels(batches) == [2, 1]
+    ddlp.pack(validation, tmp_path / "val.ddlp", classes=classes, progress=False)
+    assert labels(loader(tmp_path / "val.ddlp")) == [2, 1]
+    with pytest.raises(ddlp.UnavailableError, match=f"line 2: .* {words[0]} is not among the 1 given classes"):
+        loader(validation, classes=[words[1]])
+
+
 def test_a_state_keeps_the_classes(validation):
     state = loader(validation, classes=ALL).state_dict()
     loader(validation, classes=ALL).load_state_dict(state)

@@ -4,8 +4,10 @@ import importlib.util
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import termios
 import traceback
 
@@ -289,6 +291,7 @@ def test_packing_can_be_interrupted(photos, tmp_path):
 # Packs a folder on a terminal; with an argument, without tqdm.
 ON_A_TERMINAL = """
 import sys
+import tarfile
 if sys.argv[3:]:
     sys.modules["tqdm"] = None
 import ddlp
@@ -575,3 +578,24 @@ def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
             loader(wrong)
         with pytest.raises(ddlp.ConfigurationError, match=part):
             ddlp.pack(wrong, photos.parent / "wrong.ddlp")
+
+
+def test_kind_decides_what_a_folder_is(photos, tmp_path):
+    shutil.copytree(photos / "class_000", tmp_path / "both" / "class_000")
+    image = next((photos / "class_001").iterdir())
+    with tarfile.open(tmp_path / "both" / "0.tar", "w") as shard:
+        shard.add(image, "0.jpg")
+    with pytest.raises(ddlp.UnavailableError, match="say by `kind` which one it is .tar or folder"):
+        loader(tmp_path / "both")
+    for drives in [[], "local"]:
+        for kind, samples in [("tar", 1), ("folder", 6)]:
+            with loader(tmp_path / "both", kind=kind, drives=drives, strategy="csd" if drives else "cpu") as batches:
+                assert sum(len(batch.images) for batch in batches) == batches.samples == samples
+    figures = ddlp.pack(tmp_path / "both", tmp_path / "both.ddlp", kind="tar", progress=False)
+    assert figures["samples"] == 1
+    with pytest.raises(ddlp.ConfigurationError, match="`kind`.*zip.*folder.*tar"):
+        loader(tmp_path / "both", kind="zip")
+    with pytest.raises(ddlp.ConfigurationError, match="`kind`.*zip.*folder, list, tar"):
+        ddlp.pack(tmp_path / "both", tmp_path / "zip.ddlp", kind="zip", progress=False)
+    with pytest.raises(ddlp.ConfigurationError, match="only a path can be of several kinds"):
+        loader(ddlp.Mix([photos]), kind="folder")

@@ -10,7 +10,7 @@ use crate::error::{DriveError, LoaderError};
 use crate::fetch;
 use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
-use crate::opening::open_dataset;
+use crate::opening::open_dataset_with;
 use crate::options::LoaderOptions;
 use crate::order::{Buckets, EpochCut, Portion, Walks, portions_of};
 use crate::plan::Plan;
@@ -107,7 +107,7 @@ impl RunSetup {
         }
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => open_dataset(path, &host)?,
+            (None, Some(path)) => open_dataset_with(path, &host, &options.opening())?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let own_classes = dataset;
@@ -359,7 +359,7 @@ impl RunSetup {
         let slots = self.local_slots(builder, local);
         let path = builder.options.dataset.as_ref().expect("checked with the options");
         let threads = ThreadShares::of(&builder.options).of_drive(local);
-        let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.slot_bytes)
+        let (agent, slots) = LocalAgent::start(local, (path, builder.options.kind), threads, slots, self.slot_bytes)
             .map_err(|error| DriveError::new(error.to_string(), error))?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| DriveError::new(error.to_string(), error))?;
