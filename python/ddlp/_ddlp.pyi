@@ -66,6 +66,7 @@ class Run:
     classes: list[str]
     fields: list[str]
     samples: int
+    note_of_classes: str | None
     is_forked: bool
     def __new__(
         cls,

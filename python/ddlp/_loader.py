@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, cast
@@ -355,6 +356,10 @@ class Loader:
         # The phase of the run.
         self._phase: Phase = self._phases[0]
         self._open()
+        note = self._latest().note_of_classes
+        if note is not None:
+            # The caller of `__init__`, which has a decorator.
+            warnings.warn(note, stacklevel=3)
         for name in self._latest().fields:
             if self._names is not None and name in self._names:
                 self.close()

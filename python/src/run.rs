@@ -75,6 +75,9 @@ pub struct Run {
     /// Names of the fields beside images and labels.
     #[pyo3(get)]
     fields: Vec<String>,
+    /// Says that a list numbers its own classes, if that is so.
+    #[pyo3(get)]
+    note_of_classes: Option<String>,
     /// Samples of the dataset.
     #[pyo3(get)]
     samples: u64,
@@ -223,6 +226,7 @@ impl Run {
             batches_per_epoch: loader.batches_per_epoch(),
             classes: loader.classes().to_vec(),
             fields: loader.fields().fields().map(|field| field.name.clone()).filter(|name| name != LABEL).collect(),
+            note_of_classes: ddlp_host::note_of_classes(&**loader.dataset(), &how.classes, loader.fields()),
             samples: loader.dataset().len(),
             state: Arc::new(Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader))))),
             waits: Mutex::default(),

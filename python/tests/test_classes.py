@@ -1,6 +1,7 @@
 """Classes that the program names, and what they number."""
 
 import pickle
+import warnings
 
 import pytest
 
@@ -52,6 +53,17 @@ def test_given_classes_decide_that_labels_are_names(validation, tmp_path, words)
     assert labels(loader(tmp_path / "val.ddlp")) == [2, 1]
     with pytest.raises(ddlp.UnavailableError, match=f"line 2: .* {words[0]} is not among the 1 given classes"):
         loader(validation, classes=[words[1]])
+
+
+def test_a_list_that_numbers_its_own_classes_is_warned_of(validation, photos):
+    with pytest.warns(UserWarning, match="its own 2 classes by their sorted names.*`classes`") as caught:
+        batches = loader(validation)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert any("its own 2 classes" in note for note in batches.report()["notes"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader(validation, classes=ALL)
+        loader(photos)
 
 
 def test_a_state_keeps_the_classes(validation):

@@ -127,7 +127,7 @@ pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
-pub use setup::note_of_rejected;
+pub use setup::{note_of_classes, note_of_rejected};
 pub use state::{Difference, LoaderState, StateError};
 
 /// The Rust code of the README, which has to compile.

@@ -27,7 +27,7 @@ use ddlp_dataset::{
 };
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
-use ddlp_pixels::{SIZE, Shape};
+use ddlp_pixels::{LABEL, SIZE, Shape};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,6 +78,8 @@ pub(crate) struct RunSetup {
     slot_room: u64,
     /// Says that no label tells anything, if that is so.
     note_of_labels: Option<String>,
+    /// Says that a list numbers its own classes, if that is so.
+    note_of_classes: Option<String>,
 }
 
 /// A drive that fits, or an optional one.
@@ -121,6 +123,7 @@ impl RunSetup {
             beside.add(dataset.len(), field.clone(), values.clone())?;
         }
         let note_of_labels = note_of_labels(&*own_classes, &beside);
+        let note_of_classes = note_of_classes(&*own_classes, &options.class_names, &beside);
         if !options.class_names.is_empty() {
             dataset = classes::given(own_classes, dataset, &beside, &options.class_names)?;
         }
@@ -186,6 +189,7 @@ impl RunSetup {
             first_epoch: 0,
             slot_room,
             note_of_labels,
+            note_of_classes,
         };
         setup.fit_memory(builder, buffers)?.with_history(builder)
     }
@@ -298,6 +302,9 @@ impl RunSetup {
         }
         if let Some(note) = &self.note_of_labels {
             tracing::warn!("{note}");
+            recorder.note(note.clone());
+        }
+        if let Some(note) = &self.note_of_classes {
             recorder.note(note.clone());
         }
         recorder
@@ -538,6 +545,22 @@ fn note_of_labels(dataset: &dyn Dataset, beside: &SampleFields) -> Option<String
     let has_labels = !dataset.classes().is_empty() || !beside.is_empty() || !knows_labels;
     (!has_labels && (0..dataset.len()).all(|index| dataset.label(index) == 0)).then(|| {
         "every label is 0, since the dataset has neither labels nor classes: `fields` names a file of labels".into()
+    })
+}
+
+/// Says that a list with names of classes numbers them itself, so that another list may number them otherwise. Returns
+/// `None` for any other dataset, if `given` names the classes, or if the labels come from fields.
+pub fn note_of_classes(dataset: &dyn Dataset, given: &[String], beside: &SampleFields) -> Option<String> {
+    let has_own = dataset.kind() == "list" && !dataset.classes().is_empty();
+    (has_own && given.is_empty() && beside.position(LABEL).is_none()).then(|| {
+        format!(
+            "the list numbers its own {} by their sorted names, so a class may have another label in another list: \
+             name all classes by `classes`",
+            match dataset.classes().len() {
+                1 => "class".to_owned(),
+                classes => format!("{classes} classes"),
+            }
+        )
     })
 }
 
