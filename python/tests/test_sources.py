@@ -10,6 +10,7 @@ import sys
 import tarfile
 import termios
 import traceback
+import types
 
 import numpy
 import pytest
@@ -565,6 +566,21 @@ def test_a_dataset_of_hugging_face_with_a_transform_is_refused(photos, tmp_path)
     for wrong in [gray, ddlp.ArrowTable(gray, image="image")]:
         with pytest.raises(ddlp.ConfigurationError, match="'image' .* the mode 'L', but the loader makes RGB"):
             loader(wrong)
+
+
+def test_a_transform_is_found_in_a_dataset_that_only_looks_like_one_of_hugging_face(monkeypatch, tmp_path):
+    """Needs no package: a stub has what the loader asks a dataset of Hugging Face for."""
+
+    class Dataset:
+        format = {"type": "custom"}
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(Dataset=Dataset))
+    dataset = Dataset()
+    for wrong in [dataset, ddlp.ArrowTable(dataset), ddlp.Mix([dataset])]:
+        with pytest.raises(ddlp.ConfigurationError, match="has a transform .*with_format.None.*pipeline"):
+            loader(wrong)
+    with pytest.raises(ddlp.ConfigurationError, match="has a transform"):
+        ddlp.pack(dataset, tmp_path / "wrong.ddlp")
 
 
 def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
