@@ -12,10 +12,10 @@ from . import _ddlp
 from ._arrow import ArrowTable, samples_of
 from ._classes import names_of
 from ._errors import ConfigurationError
-from ._kind import check_kind
-from ._loader import Samples
 from ._mix import Mix
 from ._phases import whole
+from ._samples import Samples
+from ._source import check_kind
 
 Progress = Callable[[str, int, int], object]
 
