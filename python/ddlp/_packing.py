@@ -71,6 +71,7 @@ def pack(
         SystemRefusedError: The file cannot be written.
     """
     packing = {
+        "kind": kind,
         "format": format,
         "jpeg": jpeg,
         "max_side": max_side,
@@ -100,7 +101,7 @@ def pack(
         raise ConfigurationError(f"`classes` is {classes!r}, but must be a list of the names of all classes")
     samples, columns = (source, None) if isinstance(source, (str, os.PathLike)) else samples_of(source)
     with _shown(progress) as show:
-        return _ddlp.pack_dataset(samples, path, packing, show, columns, names, kind)
+        return _ddlp.pack_dataset(samples, path, packing, show, columns, names)
 
 
 @contextlib.contextmanager

@@ -23,10 +23,11 @@ pub enum PackSource {
     Object(Py<PyAny>),
 }
 
-/// How samples are stored, in words of `ddlp pack`.
+/// Kind of the source, and how samples are stored, in words of `ddlp pack`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Packing {
+    kind: Option<String>,
     format: String,
     jpeg: Option<String>,
     max_side: Option<u32>,
@@ -56,7 +57,7 @@ impl Packing {
 /// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the
 /// samples done, and all samples. Returns what `ddlp.pack` returns.
 #[pyfunction]
-#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None, kind = None))]
+#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None))]
 pub fn pack_dataset<'py>(
     py: Python<'py>,
     source: PackSource,
@@ -65,13 +66,12 @@ pub fn pack_dataset<'py>(
     progress: Py<PyAny>,
     columns: Option<Columns>,
     classes: Option<Vec<String>>,
-    kind: Option<String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let classes = classes.unwrap_or_default();
     let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
-            let kind = kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+            let kind = packing.kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
             let kind = kind.map_err(errors::configuration)?;
             let opening = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
             let files = py.detach(|| dataset::open_with(&source, &opening));

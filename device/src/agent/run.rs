@@ -15,7 +15,7 @@ use crate::tcp::server::{Server, clockwork};
 use crate::workers::Pool;
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::log::DriveIdentity;
-use ddlp_dataset::{Dataset, OpenOptions};
+use ddlp_dataset::Dataset;
 use ddlp_metrics::{LocalServer, MetricsServer};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;

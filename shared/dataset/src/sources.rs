@@ -50,8 +50,8 @@ pub enum OpenError {
     },
     /// The folder could be datasets of two kinds.
     #[error(
-        "{} could be {}, because of {}, or {}, because of {}: move one of the two out of the folder{choice}",
-        .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display()
+        "{} could be {}, because of {}, or {}, because of {}: move one of the two out of the folder{}",
+        .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display(), choice_in_words(*.choice)
     )]
     TwoKinds {
         /// The folder.
@@ -60,8 +60,8 @@ pub enum OpenError {
         kinds: [&'static str; 2],
         /// A file of each kind.
         files: [PathBuf; 2],
-        /// Other remedy; empty if there is none.
-        choice: String,
+        /// Values of the option `kind` for the two, if these differ.
+        choice: Option<[Kind; 2]>,
     },
     /// A file in place of a shard or batch is compressed.
     #[error(transparent)]
@@ -201,16 +201,16 @@ fn cifar_in(path: &Path) -> Vec<Found> {
 /// Refuses a folder that could be two datasets.
 fn refuse_two_kinds(path: &Path, found: &[Found]) -> Result<(), OpenError> {
     let [first, other, ..] = found else { return Ok(()) };
-    let choice = match first.kind == other.kind {
-        true => String::new(),
-        false => format!(", or say by `kind` which one it is ({} or {})", first.kind, other.kind),
-    };
     Err(OpenError::TwoKinds {
         path: path.to_owned(),
         kinds: [first.words, other.words],
         files: [first.file.clone(), other.file.clone()],
-        choice,
+        choice: (first.kind != other.kind).then_some([first.kind, other.kind]),
     })
+}
+
+fn choice_in_words(choice: Option<[Kind; 2]>) -> String {
+    choice.map_or(String::new(), |[first, other]| format!(", or say by `kind` which one it is ({first} or {other})"))
 }
 
 /// Returns a compressed shard or batch in a folder, if it holds one.
