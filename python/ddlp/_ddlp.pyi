@@ -68,6 +68,7 @@ class Run:
     samples: int
     note_of_classes: str | None
     is_forked: bool
+    asks: int
     def __new__(
         cls,
         options: str,

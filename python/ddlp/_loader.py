@@ -231,13 +231,14 @@ class Loader:
 
         After an iteration that was left early, by `break` for example, begins the next epoch. A look at a batch, such
         as ``next(iter(loader))`` before training, costs no epoch: it is the first iteration since the loader was made
-        or its position was set (`load_state_dict`, `set_epoch`), if it got one batch. Then begins where it began.
+        or its position was set (`load_state_dict`, `set_epoch`), if it was asked for no more than one batch. Then the
+        next one begins where it began.
 
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
         now = self._position()
-        state = self._latest_iteration.next_start(now)
+        state = self._latest_iteration.next_start(now, self._latest().asks)
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
                 f"all {self._epochs} epochs of this loader have been delivered, or left early: give it more `epochs`, "
@@ -289,7 +290,7 @@ class Loader:
         if epoch >= epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
         now = self._position()
-        state = self._latest_iteration.next_start(now)
+        state = self._latest_iteration.next_start(now, self._latest().asks)
         if epoch != state["epoch"]:
             state = {**now, "epoch": epoch, "delivered": []}
         if state is not now:
@@ -306,7 +307,7 @@ class Loader:
         A loader that loads a state from the middle of an epoch resumes there. A state taken after the last batch of an
         epoch leads to the next epoch.
         """
-        return self._latest_iteration.state(self._position())
+        return self._latest_iteration.state(self._position(), self._latest().asks)
 
     def _position(self) -> dict[str, Any]:
         """Returns the position of the run, after the batch that was delivered last."""

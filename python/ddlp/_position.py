@@ -13,7 +13,9 @@ State = dict[str, Any]
 class LatestIteration:
     """The latest iteration since a loader was made or its position was set, if there is one.
 
-    The first of these iterations is a look if it got one batch: the next one begins where it began.
+    The first of these iterations is a look if it was asked for one batch and got it: the next one begins where it
+    began. An iteration that was asked for a second batch is none, even if an error came in place of that batch: the
+    program has used the first one.
     """
 
     def __init__(self) -> None:
@@ -36,19 +38,21 @@ class LatestIteration:
         """Records that the program has set the position to where it is."""
         self._began, self._may_look = now, True
 
-    def next_start(self, now: State) -> State:
-        """Returns the state from which the next iteration begins. `now` is the position."""
+    def next_start(self, now: State, asks: int) -> State:
+        """Returns the state from which the next iteration begins. `now` is the position, and `asks` says how often the
+        iteration was asked for a batch."""
         if self._got(now) == 0:
             return now
-        return self._began if self._is_look(now) else {**now, "epoch": now["epoch"] + 1, "delivered": []}
+        return self._began if self._is_look(now, asks) else {**now, "epoch": now["epoch"] + 1, "delivered": []}
 
-    def state(self, now: State) -> State:
-        """Returns the state from which another run goes on without a lost or repeated batch. `now` is the position."""
-        return self._began if self._is_look(now) and self._iterator() is None else now
+    def state(self, now: State, asks: int) -> State:
+        """Returns the state from which another run goes on without a lost or repeated batch. The arguments are those of
+        `next_start`."""
+        return self._began if self._is_look(now, asks) and self._iterator() is None else now
 
     def _got(self, now: State) -> int:
         """Returns how many batches the iteration got, if its epoch is not over."""
         return len(now["delivered"]) - len(self._began["delivered"]) if self._began.get("epoch") == now["epoch"] else 0
 
-    def _is_look(self, now: State) -> bool:
-        return self._may_look and self._got(now) == 1
+    def _is_look(self, now: State, asks: int) -> bool:
+        return self._may_look and asks < 2 and self._got(now) == 1

@@ -52,6 +52,8 @@ pub struct Run {
     due: Arc<Mutex<Option<Arc<Batch>>>>,
     /// Number of the latest iteration, or move to another position.
     iteration: Arc<AtomicU64>,
+    /// How often the latest iteration has been asked for a batch.
+    asks: AtomicU64,
     /// Number of the latest move.
     moves: Arc<AtomicU64>,
     /// Whether `close` was called.
@@ -234,6 +236,7 @@ impl Run {
             turn: Turn::default(),
             due: Arc::default(),
             iteration: Arc::default(),
+            asks: AtomicU64::new(0),
             moves: Arc::default(),
             closes: AtomicBool::new(false),
             lets_go: AtomicBool::new(false),
@@ -251,11 +254,18 @@ impl Run {
         self.process != process::id()
     }
 
+    /// How often the latest iteration has been asked for a batch, whether or not it got one.
+    #[getter]
+    fn asks(&self) -> u64 {
+        self.asks.load(Ordering::Acquire)
+    }
+
     /// Returns an iterator over what is left of the current epoch. It ends all earlier ones. `convert` makes the
     /// consumer's batch of each native one.
     fn iterate(slf: Py<Self>, convert: Py<PyAny>) -> Epoch {
         let run = slf.get();
         let number = run.iteration.fetch_add(1, Ordering::AcqRel) + 1;
+        run.asks.store(0, Ordering::Release);
         let epoch = run.position().epoch;
         Epoch::new(slf, epoch, number, convert)
     }
@@ -408,6 +418,9 @@ impl Run {
     /// Returns the batch that is due in iteration `number`, over `epoch`; `None` when that epoch is over. The batch
     /// stays due until [`Self::took`]. Handlers of signals run while it waits.
     pub fn due(&self, py: Python<'_>, epoch: u32, number: u64) -> PyResult<Option<Arc<Batch>>> {
+        if self.iteration.load(Ordering::Acquire) == number {
+            self.asks.fetch_add(1, Ordering::AcqRel);
+        }
         let due = py.detach(|| self.wait(epoch, number));
         due.map_err(|why| self.without_batch(why))
     }

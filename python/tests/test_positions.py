@@ -101,6 +101,27 @@ def test_a_state_counts_a_batch_unless_the_next_iteration_has_it_again(pack):
     assert rest(batches.state_dict()) == [(1, index) for index in EPOCH[1:]], "no look"
 
 
+def test_an_iteration_that_was_asked_for_a_second_batch_is_no_look(photos):
+    image = next(photos.rglob("*.jpg")).read_bytes()
+
+    class Samples(list):
+        fails = True
+
+        def __getitem__(self, index):
+            if index == 17 and self.fails:
+                raise RuntimeError("the network is down")
+            return image, 0
+
+    samples = Samples(range(30))
+    batches = loader(samples, batch_size=10, shuffle=False)
+    with pytest.raises(ddlp.UnavailableError):
+        list(batches)
+    state, samples.fails = batches.state_dict(), False
+    resumed = loader(samples, batch_size=10, shuffle=False)
+    resumed.load_state_dict(state)
+    assert state["delivered"] == [0] and places(resumed) == [(0, 1), (0, 2)]
+
+
 def test_a_state_after_a_look_in_a_resumed_epoch_is_the_state_that_was_loaded(pack):
     batches = loader(pack)
     for batch in batches:

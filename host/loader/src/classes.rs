@@ -117,7 +117,7 @@ mod tests {
             let setup = RunSetup::new(&builder).unwrap_or_else(|error| panic!("{error}"));
             setup.recorder(&builder.options, &[], 0.0).report().notes.concat()
         };
-        assert!(notes("list.csv", &[]).contains("numbers its own 2 classes by their sorted names"));
+        assert!(notes("list.csv", &[]).contains("numbers its classes by their sorted names"));
         assert_eq!((notes("list.csv", &ALL), notes("flat", &[]).contains("sorted names")), (String::new(), false));
         let said = RunSetup::new(&builder(&root, "list.csv", &["class0"])).err().unwrap().to_string();
         assert!(said.contains("`classes`: 1 of the dataset's classes") && said.contains("class2"), "{said}");

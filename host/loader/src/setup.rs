@@ -553,14 +553,9 @@ fn note_of_labels(dataset: &dyn Dataset, beside: &SampleFields) -> Option<String
 pub fn note_of_classes(dataset: &dyn Dataset, given: &[String], beside: &SampleFields) -> Option<String> {
     let has_own = dataset.kind() == "list" && !dataset.classes().is_empty();
     (has_own && given.is_empty() && beside.position(LABEL).is_none()).then(|| {
-        format!(
-            "the list numbers its own {} by their sorted names, so a class may have another label in another list: \
-             name all classes by `classes`",
-            match dataset.classes().len() {
-                1 => "class".to_owned(),
-                classes => format!("{classes} classes"),
-            }
-        )
+        "the list numbers its classes by their sorted names, so a class may have another label in another list: name \
+         all classes by `classes`"
+            .into()
     })
 }
 
