@@ -21,7 +21,7 @@ use ddlp_dataset::Dataset;
 use finding::{Finding, Severity};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -115,7 +115,7 @@ fn print(text: &str) -> Result<()> {
 
 fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     let (settings, are_asked) = settings(args, notes)?;
-    let dataset = open(&settings.dataset, are_asked, notes)?;
+    let dataset = open(&settings, are_asked, notes)?;
     notes.add(identity::finding(&settings.identity).into_iter().collect())?;
     notes.add(memory::findings(&settings.results, settings.geometry))?;
     notes.add(reach::Reach::read(settings.listen, settings.discovery).findings())?;
@@ -154,8 +154,9 @@ fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<(Settings, bool)> {
 }
 
 /// Opens the dataset. `are_asked` is false if the settings are defaults, because the user's were wrong.
-fn open(path: &Path, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dyn Dataset>>> {
+fn open(settings: &Settings, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dyn Dataset>>> {
     const SUBJECT: &str = "dataset";
+    let path = &settings.dataset;
     if path.as_os_str().is_empty() {
         notes.add(vec![if are_asked {
             Finding::unchecked(SUBJECT, "not checked: give --dataset or --config to check one and measure its rate")
@@ -165,7 +166,7 @@ fn open(path: &Path, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dy
         }])?;
         return Ok(None);
     }
-    match ddlp_dataset::open(path) {
+    match ddlp_dataset::open_with(path, &settings.opening()) {
         Ok(dataset) => {
             let (kind, samples, classes) = (dataset.kind(), dataset.len(), dataset.classes().len());
             let text = format!("{}: {kind}, {samples} samples in {classes} classes", path.display());

@@ -11,6 +11,7 @@ Options have the names of the Rust library's `LoaderOptions`.
 
 from . import _operations
 from ._arrow import ArrowTable
+from ._batch import Batch, NamedBatch
 from ._compose import Compose
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
@@ -27,12 +28,13 @@ from ._errors import (
     UsageError,
 )
 from ._headspace import Headspace
-from ._loader import IMAGENET, Batch, Loader, NamedBatch, Samples
+from ._loader import IMAGENET, Loader
 from ._mix import Mix
 from ._operations import *  # noqa: F403
 from ._packing import pack
 from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
 from ._report import Report
+from ._samples import Samples
 
 __all__ = [
     "IMAGENET",

@@ -66,7 +66,9 @@ class Run:
     classes: list[str]
     fields: list[str]
     samples: int
+    note_of_classes: str | None
     is_forked: bool
+    asks: int
     def __new__(
         cls,
         options: str,

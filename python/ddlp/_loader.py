@@ -2,103 +2,45 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import logging
 import os
-import sys
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, cast
+from typing import Any, Literal, SupportsFloat
 
 from . import _ddlp
-from ._arrow import ArrowTable, samples_of
+from ._arrow import ArrowTable
+from ._batch import Batch, maker_of
 from ._classes import names_of
-from ._drives import Drive, cores_of, described
+from ._drives import Drive
+from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
-from ._fields import ArrowStream, fields_of, path_of, table_of
+from ._fields import ArrowStream, fields_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
 from ._instead import refuses_other_loaders
-from ._mix import Mix, absolute
-from ._output import OUTPUTS, Output, missing_library
+from ._mix import Mix
+from ._options import options_of, written
 from ._per_sample import PerSample, checked
 from ._phases import EPOCHS_MAX, Phase, Pipelines, moved, phase_at, phases_of, pipelines_of, whole
 from ._pipeline import imagenet_train, plain
+from ._position import LatestIteration
 from ._report import Report
+from ._samples import Samples
+from ._source import source_of
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
 
-_LOOKS = 2
-"""Looks at the same batch in a row after which the loader warns."""
-
 _LOG = logging.getLogger("ddlp")
-
-
-class Samples(Protocol):
-    """A dataset that is an object of the program: item `i` is a pair of the bytes of an image file and a label.
-
-    Threads of the loader ask for items, several at a time, each item once per epoch. An attribute `classes` of the
-    object, if there is one, names the classes. Item `i` must always be the same pair: another label ends the run. A
-    state of a loader identifies the object by its type, length and first item.
-    """
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> tuple[Any, SupportsIndex]: ...
-
-
-class _Fields(NamedTuple):
-    images: Any
-    """The images, in the array type that the option `output` names."""
-    labels: Any
-    """The labels: int64, or float32 with a number for each class if they are mixed."""
-
-
-class Batch(_Fields):
-    """A batch: a pair of images and labels, with its epoch, number, prong and sample ids.
-
-    Some libraries copy a batch by `type(batch)(*batch)`. A copy made in this way has None in place of the attributes.
-    """
-
-    epoch: int | None = None
-    """Epoch, from 0."""
-    index: int | None = None  # type: ignore[assignment]
-    """Number within the epoch, from 0."""
-    prong: int | None = None
-    """Prong that prepared the batch: 0 is the CPU, 1 the first drive."""
-    sample_ids: list[int] | None = None
-    """Sample id of each image, and of its label and other fields."""
-    requested_ids: list[int] | None = None
-    """Sample id that the epoch's order has for each image: another one than in `sample_ids` where policy="replace" has
-    replaced a corrupt sample."""
-    sizes: list[tuple[int, int]] | None = None
-    """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
-
-    def _replace(self, **fields: Any) -> Batch:
-        replaced = super()._replace(**fields)
-        replaced.__dict__.update(self.__dict__)
-        return replaced
-
-
-class NamedBatch(dict[str, Any]):
-    """A batch of a loader with the option `names` or `fields`: a dict of its arrays, with the attributes of Batch."""
-
-    epoch: int | None = None
-    index: int | None = None
-    prong: int | None = None
-    sample_ids: list[int] | None = None
-    requested_ids: list[int] | None = None
-    sizes: list[tuple[int, int]] | None = None
 
 
 class Loader:
     """Delivers the batches of a dataset, prepared by the CPU and by drives.
 
-    Each iteration is one epoch, and yields pairs of images and labels. Only ``next(iter(loader))``, a look at a batch,
-    costs no epoch::
+    Each iteration is one epoch, and yields pairs of images and labels. Only a look at a batch, ``next(iter(loader))``
+    before the first epoch, costs none::
 
         loader = ddlp.Loader("train.ddlp", batch_size=256, normalize=ddlp.IMAGENET)
         for epoch in range(3):
@@ -114,6 +56,8 @@ class Loader:
             address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
             label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
             which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these.
+        kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
+            images: "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents say.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
             built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another size,
             and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest aspect
@@ -196,6 +140,7 @@ class Loader:
         self,
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
         *,
+        kind: str | None = None,
         pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),  # noqa: B008 (it is immutable)
         batch_size: int = 256,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
@@ -235,11 +180,8 @@ class Loader:
     ) -> None:
         # The arguments from which a copy of this loader is made, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if names is not None and not _are_two_names(names):
-            raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
-        self._names = names if names is not None or fields is None else ("image", "label")
         if isinstance(fields, (str, os.PathLike)):
-            self._arguments["fields"] = fields = os.path.abspath(fields)
+            self._arguments["fields"] = os.path.abspath(fields)
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
         if device != "cpu":
@@ -247,103 +189,25 @@ class Loader:
                 f'device is {device!r}, but batches are delivered to the memory of the host ("cpu"): leave device out, '
                 f"and move each batch, such as by images.to({device!r})"
             )
-        if not isinstance(dtype, str):
-            raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
-        if not isinstance(output, str) or output not in OUTPUTS:
-            raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
-        missing = missing_library(output)
-        if missing is not None:
-            raise ConfigurationError(
-                f"output is {output!r}, but the package {missing} is not installed: pip install {missing}, or choose "
-                "another output"
-            )
-        if output == "numpy" and dtype == "bfloat16":
-            raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
-        self._output: Output = OUTPUTS[output]
         self._epochs = epochs
         pipelines = self._arguments["pipeline"] = pipelines_of(pipeline)
         self._phases = phases_of(pipelines, normalize, epochs)
-        self._cut = None if not ragged else _cut_of(layout, output, self._phases)
-        if names is not None and "size" in names and any(phase.has_canvas for phase in self._phases):
-            raise ConfigurationError(
-                f'names is {names!r}, but "size" is the name of the sizes that images have on the canvases of PadTo: '
-                "choose another one"
-            )
+        self._maker = maker_of(output, dtype, layout, names, fields is not None, ragged, self._phases)
         class_names = names_of(classes)
         if class_names is not None:
             self._arguments["classes"] = class_names
-        rank, world_size = _ranks(rank, world_size)
         self._per_sample = checked(per_sample)
-        self._samples: Any = None
-        self._mix: Any = None
-        self._columns: dict[str, Any] | None = None
-        if isinstance(dataset, (str, os.PathLike)):
-            # A copy may open the dataset in another folder.
-            self._arguments["dataset"] = absolute(dataset)
-        elif isinstance(dataset, Mix):
-            if drives:
-                raise ConfigurationError(
-                    "a drive opens its dataset itself, and cannot open a ddlp.Mix: describe the mix in a file (.toml), "
-                    "and give the path of that file"
-                )
-            self._mix = (dataset._members(), dataset.weights)
-        elif dataset is None:
-            raise ConfigurationError(
-                "dataset is None, but must be a path, an object with samples, a table or a ddlp.Mix"
-            )
-        else:
-            self._samples, self._columns = samples_of(dataset)
-            if drives:
-                raise ConfigurationError(
-                    "drives read the samples themselves, and cannot ask a Python object for them: pack it "
-                    "(ddlp.pack), and give the pack's path"
-                )
-        options = {
-            "dataset": self._arguments["dataset"] if isinstance(dataset, (str, os.PathLike)) else None,
-            "fields": path_of(fields),
-            "batch_size": batch_size,
-            "strategy": strategy,
-            "drives": described(drives),
-            "threads": threads,
-            "seed": seed,
-            "shuffle": shuffle,
-            "rank": rank,
-            "world_size": world_size,
-            "last": last,
-            "policy": policy,
-            "dtype": dtype,
-            "layout": layout,
-            "mixup": mixup,
-            "cutmix": cutmix,
-            "mix_probability": mix_probability,
-            "classes": classes if class_names is None else None,
-            "class_names": class_names or [],
-            "buffers": buffers,
-            "window": window,
-            "epoch_samples": epoch_samples,
-            "cores": cores_of(cores),
-            "local_world_size": _processes_here(),
-            "drive_depth": drive_depth,
-            "drive_timeout_s": drive_timeout_s,
-            "drive_optional": drive_optional,
-            "host_nqn": host_nqn,
-            "stall_after_s": stall_after_s,
-            "metrics": metrics,
-        }
-        if max_corrupt is not None:
-            options["max_corrupt"] = str(max_corrupt)
-        self._options = options
+        self._source = source_of(dataset, kind, drives)
+        self._arguments["dataset"] = self._source.argument
+        self._options = options_of(self._arguments, class_names)
         # The run of the first phase checks its own options.
         for phase in self._phases[1:]:
-            _ddlp.check_options(_written({**options, **phase.options()}))
+            _ddlp.check_options(written({**self._options, **phase.options()}))
         # The position from which the run begins.
         self._resume: dict[str, Any] | None = None
         # Whether any batch was delivered.
         self._has_begun = False
-        # The state at the beginning of the latest iteration.
-        self._iterated_from: dict[str, Any] = {}
-        # How many iterations in a row, before the latest one, were looks at its first batch.
-        self._looks = 0
+        self._latest_iteration = LatestIteration()
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         # Whether the run was closed for another one, which then could not be opened.
@@ -351,8 +215,12 @@ class Loader:
         # The phase of the run.
         self._phase: Phase = self._phases[0]
         self._open()
+        note = self._latest().note_of_classes
+        if note is not None:
+            # The caller of `__init__`, which has a decorator.
+            warnings.warn(note, stacklevel=3)
         for name in self._latest().fields:
-            if self._names is not None and name in self._names:
+            if self._maker.names is not None and name in self._maker.names:
                 self.close()
                 raise ConfigurationError(f"a field is named {name!r} like the images or labels: change `names`")
 
@@ -361,32 +229,29 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Begins an epoch, or goes on with the one in which a state was taken.
 
-        A look at a batch, such as ``next(iter(loader))``, costs no epoch: after an iteration that got only one batch,
-        begins where that iteration began. After an iteration that got more and was left early, by `break` for example,
-        begins the next epoch.
+        After an iteration that was left early, by `break` for example, begins the next epoch. A look at a batch, such
+        as ``next(iter(loader))`` before training, costs no epoch: it is the first iteration since the loader was made
+        or its position was set (`load_state_dict`, `set_epoch`), if it was asked for no more than one batch. Then the
+        next one begins where it began.
 
         Raises ConfigurationError when all epochs have been delivered.
         """
         self._running()
-        now = self.state_dict()
-        state = self._next_start(now)
+        now = self._position()
+        state = self._latest_iteration.next_start(now, self._latest().asks)
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
-                f"all {self._epochs} epochs of this loader have been delivered, or left after two batches or more: "
-                "give it more `epochs`, leave the option out, or choose an epoch by set_epoch"
+                f"all {self._epochs} epochs of this loader have been delivered, or left early: give it more `epochs`, "
+                "leave the option out, or choose an epoch by set_epoch"
             )
-        self._looks = self._looks + 1 if state is self._iterated_from else 0
-        if self._looks == _LOOKS:
-            warnings.warn(
-                f"the last {_LOOKS} iterations got one batch each, and it was the same one: next(iter(loader)) is a "
-                "look at the first batch, after which the epoch begins again. For another batch each time, keep the "
-                "iterator: `batches = iter(loader)`, then `next(batches)`",
-                stacklevel=2,
-            )
+        latest = self._latest_iteration
         if state is not now or phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
-        self._iterated_from = state
-        return self._running().iterate(self._wrapped)
+        latest.begin(state, now)
+        self._latest_iteration = latest
+        iterator = self._running().iterate(self._wrapped)
+        latest.follow(iterator)
+        return iterator
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
@@ -416,7 +281,7 @@ class Loader:
         """Makes the next iteration deliver this epoch from its beginning. Discards batches that were prepared ahead.
 
         Changes nothing if the next iteration would deliver this epoch anyway, such as the rest of it after
-        `load_state_dict`.
+        `load_state_dict`. A look at that epoch costs nothing.
         """
         self._running()
         epoch, epochs = whole("epoch", epoch), EPOCHS_MAX if self._epochs is None else self._epochs
@@ -424,21 +289,28 @@ class Loader:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
         if epoch >= epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {epochs} epochs, from 0 on")
-        now = self.state_dict()
-        state = self._next_start(now)
+        now = self._position()
+        state = self._latest_iteration.next_start(now, self._latest().asks)
         if epoch != state["epoch"]:
             state = {**now, "epoch": epoch, "delivered": []}
         if state is not now:
             self._go_to(state)
+        else:
+            self._latest_iteration.set(now)
 
     # -- position -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position after the batch that was delivered last, as plain data.
+        """Returns the position after the batch that was delivered last, as plain data. After a look at a batch whose
+        iterator is gone, that is the position before the look, from which the next iteration begins.
 
         A loader that loads a state from the middle of an epoch resumes there. A state taken after the last batch of an
         epoch leads to the next epoch.
         """
+        return self._latest_iteration.state(self._position(), self._latest().asks)
+
+    def _position(self) -> dict[str, Any]:
+        """Returns the position of the run, after the batch that was delivered last."""
         state: dict[str, Any] = json.loads(self._latest().state())
         return state
 
@@ -475,7 +347,7 @@ class Loader:
             except BaseException:
                 self._resume = before
                 raise
-        self._resume, self._iterated_from, self._has_lost_run = state, {}, False
+        self._resume, self._latest_iteration, self._has_lost_run = state, LatestIteration(), False
 
     def _has_moved(self, run: _ddlp.Run, state: dict[str, Any]) -> bool:
         """Moves a run to a state; returns False if only another run can go there. Refuses a state that none has."""
@@ -489,17 +361,6 @@ class Loader:
         if len(self._phases) > 1:
             state = moved(state, json.loads(run.state()), self._phases)
         return json.dumps(state, default=plain)
-
-    def _next_start(self, now: dict[str, Any]) -> dict[str, Any]:
-        """Returns the state from which the next iteration begins, if `now` is the loader's state."""
-        began = self._iterated_from
-        if began.get("epoch") != now["epoch"]:
-            # The epoch of the latest iteration is over, or there was no iteration yet.
-            return now
-        got = len(now["delivered"]) - len(began["delivered"])
-        if got == 0:
-            return now
-        return began if got == 1 else {**now, "epoch": now["epoch"] + 1, "delivered": []}
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -531,7 +392,7 @@ class Loader:
         if not isinstance(seconds, SupportsFloat) or not 0 < float(seconds) <= 86_400:
             raise ConfigurationError(f"seconds is {seconds!r}, but must be a number above 0, and at most a day")
         self._running()
-        state = self.state_dict()
+        state = self._position()
         if phase_at(self._phases, state["epoch"]) is not self._phase:
             self._go_to(state)
         return Headspace(json.loads(self._running().headspace(whole_step(step), self._wrapped, float(seconds))))
@@ -574,8 +435,8 @@ class Loader:
         # With several pipelines, `_has_moved` first adapts the state to the run.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        beside = fields_of(self._fields), self._table
-        run = _ddlp.Run(_written(options), self._samples, self._columns, beside, self._mix, self._per_sample)
+        beside, (_, samples, columns, mix) = (fields_of(self._fields), self._table), self._source
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))
@@ -583,7 +444,7 @@ class Loader:
                 run.close()
                 raise
         self._run, self._phase = run, phase
-        _LOADERS.add(self)
+        LOADERS.add(self)
         if self._is_closed:
             # Another thread has closed the loader meanwhile, before it had this run.
             self._run.close()
@@ -593,9 +454,9 @@ class Loader:
         if self._is_closed:
             raise UsageError("the loader is closed: make a new one")
         if self._has_lost_run:
-            began = self._iterated_from
-            self._go_to(self.state_dict())
-            self._iterated_from = began
+            latest = self._latest_iteration
+            self._go_to(self._position())
+            self._latest_iteration = latest
         return self._latest()
 
     def _latest(self) -> _ddlp.Run:
@@ -613,110 +474,6 @@ class Loader:
         return self._run
 
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
-        sizes: list[tuple[int, int]] | None = None
-        if self._phase.has_canvas:
-            rows: Any = memoryview(dict(batch.others)["size"]).tolist()
-            sizes = [(height, width) for height, width in rows]
-        images = self._output(batch.images)
-        if self._cut is not None and sizes is not None:
-            images = [self._cut(image, *size) for image, size in zip(images, sizes, strict=True)]
-        fields = images, self._output(batch.labels)
-        # With names, a program expects dicts.
-        named = None if self._names is None else NamedBatch(zip(self._names, fields, strict=True))
-        if named is not None:
-            named.update((name, self._output(field)) for name, field in batch.others)
-        delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
-        delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
-        delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
+        wrapped = self._maker.make(batch, self._phase.has_canvas)
         self._has_begun = True
-        return delivered
-
-
-def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int, int], Any]:
-    """Returns the function that cuts an image out of its canvas."""
-    if not all(phase.has_canvas for phase in phases):
-        raise ConfigurationError(
-            "ragged needs a pipeline that ends with PadTo, such as ddlp.Pipeline([ddlp.Resize(256), ddlp.PadTo(512)])"
-        )
-    if output == "dlpack":
-        raise ConfigurationError(
-            'ragged cuts images out of their canvases, which a ddlp.Array cannot: choose the output "torch" or '
-            '"numpy", or leave ragged out and use batch.sizes'
-        )
-    if layout == "NHWC":
-        return lambda image, height, width: image[:height, :width]
-    return lambda image, height, width: image[:, :height, :width]
-
-
-def _are_two_names(names: Any) -> bool:
-    are_names = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
-    return are_names and len(names) == 2 and names[0] != names[1]
-
-
-def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Returns this process's number and the number of processes."""
-    if rank is None and world_size is None:
-        torch = sys.modules.get("torch")
-        distributed = getattr(torch, "distributed", None)
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        if ("RANK" in os.environ) != ("WORLD_SIZE" in os.environ):
-            one, no = ("RANK", "WORLD_SIZE") if "RANK" in os.environ else ("WORLD_SIZE", "RANK")
-            raise ConfigurationError(f"the environment has {one}, but no {no}: set both, or give rank and world_size")
-        return _number("RANK", 0), _number("WORLD_SIZE", 1)
-    if rank is None or world_size is None:
-        raise ConfigurationError("give both rank and world_size, or neither")
-    return rank, world_size
-
-
-def _processes_here() -> int:
-    """Returns the number of processes of this machine that train together."""
-    processes = _number("LOCAL_WORLD_SIZE", 1)
-    if processes < 1:
-        raise ConfigurationError(f"the environment has LOCAL_WORLD_SIZE={processes}, but must have 1 or more")
-    return processes
-
-
-def _number(variable: str, default: int) -> int:
-    """Returns the number in a variable of the environment."""
-    value = os.environ.get(variable, default)
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigurationError(f"the environment has {variable}={value!r}, which is not a number") from None
-
-
-def _written(options: dict[str, Any]) -> str:
-    """Writes options as JSON, which has no infinite numbers."""
-    for name, value in options.items():
-        try:
-            json.dumps(value, default=plain, allow_nan=False)
-        except ValueError:
-            must = "must be a finite number" if isinstance(value, float) else "must have finite numbers"
-            raise ConfigurationError(f"`{name}` is {value}, but {must}") from None
-        except TypeError as error:
-            raise TypeError(f"`{name}` is {value!r}, but {error}") from None
-    return json.dumps(options, default=plain)
-
-
-_LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
-
-
-def _shut_all() -> None:
-    """Ends all loaders before the interpreter ends, so that their drives end with them."""
-    for loader in list(_LOADERS):
-        run = loader._run
-        if run is not None:
-            run.close()
-    _ddlp.end_all()
-    _ddlp.flush_log()
-    # A thread that still opens a dataset must not call `logging` any more.
-    _ddlp.set_log_level(255)
-
-
-atexit.register(_shut_all)
-os.register_at_fork(
-    before=_ddlp.before_fork,
-    after_in_parent=functools.partial(_ddlp.after_fork, False),
-    after_in_child=functools.partial(_ddlp.after_fork, True),
-)
+        return wrapped

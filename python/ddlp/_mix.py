@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from ._arrow import ArrowTable, samples_of
 from ._errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ._loader import Samples
+from ._samples import Samples
 
 
 class Mix:

@@ -12,9 +12,10 @@ from . import _ddlp
 from ._arrow import ArrowTable, samples_of
 from ._classes import names_of
 from ._errors import ConfigurationError
-from ._loader import Samples
 from ._mix import Mix
 from ._phases import whole
+from ._samples import Samples
+from ._source import check_kind
 
 Progress = Callable[[str, int, int], object]
 
@@ -26,6 +27,7 @@ def pack(
     format: str = "encoded",
     jpeg: str | None = None,
     max_side: int | None = None,
+    kind: str | None = None,
     classes: Sequence[str] | None = None,
     force: bool = False,
     verify: bool = False,
@@ -48,6 +50,7 @@ def pack(
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
         max_side: With a format that stores pixels: largest length of the longer side; larger images are shrunk to it.
+        kind: Kind of the source, as `Loader` takes it. Default: as the path and its contents say.
         classes: Names of all classes, which number those of the source in the pack, as `Loader` takes them. Default: as
             in the source.
         force: Replaces an existing file.
@@ -68,6 +71,7 @@ def pack(
         SystemRefusedError: The file cannot be written.
     """
     packing = {
+        "kind": kind,
         "format": format,
         "jpeg": jpeg,
         "max_side": max_side,
@@ -91,6 +95,7 @@ def pack(
             "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "
             "(.toml) and give its path"
         )
+    check_kind(kind, source)
     names = names_of(classes)
     if names is None and classes is not None:
         raise ConfigurationError(f"`classes` is {classes!r}, but must be a list of the names of all classes")

@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 /// One iteration: what is left of an epoch. Several threads may share it.
-#[pyclass(frozen, module = "ddlp._ddlp")]
+#[pyclass(frozen, weakref, module = "ddlp._ddlp")]
 pub struct Epoch {
     run: Py<Run>,
     epoch: u32,

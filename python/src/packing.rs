@@ -4,7 +4,7 @@ use crate::arrow::{Columns, Table};
 use crate::errors;
 use crate::source::Sequence;
 use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
-use ddlp_host::dataset::{self, Classed, Dataset};
+use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
@@ -23,10 +23,11 @@ pub enum PackSource {
     Object(Py<PyAny>),
 }
 
-/// How samples are stored, in words of `ddlp pack`.
+/// Kind of the source, and how samples are stored, in words of `ddlp pack`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Packing {
+    kind: Option<String>,
     format: String,
     jpeg: Option<String>,
     max_side: Option<u32>,
@@ -70,7 +71,10 @@ pub fn pack_dataset<'py>(
     let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
-            let files = py.detach(|| dataset::open(&source));
+            let kind = packing.kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+            let kind = kind.map_err(errors::configuration)?;
+            let opening = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
+            let files = py.detach(|| dataset::open_with(&source, &opening));
             let files = files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
             if belongs_to(&*files, &source, &path) {
                 let (path, source) = (path.display(), source.display());

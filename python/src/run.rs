@@ -14,7 +14,8 @@ use crate::turn::{Owned, Turn};
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
-    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState, Waiting,
+    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState,
+    OpenOptions, Waiting,
 };
 use figures::Figures;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -51,6 +52,8 @@ pub struct Run {
     due: Arc<Mutex<Option<Arc<Batch>>>>,
     /// Number of the latest iteration, or move to another position.
     iteration: Arc<AtomicU64>,
+    /// How often the latest iteration has been asked for a batch.
+    asks: AtomicU64,
     /// Number of the latest move.
     moves: Arc<AtomicU64>,
     /// Whether `close` was called.
@@ -74,6 +77,9 @@ pub struct Run {
     /// Names of the fields beside images and labels.
     #[pyo3(get)]
     fields: Vec<String>,
+    /// Says that a list numbers its own classes, if that is so.
+    #[pyo3(get)]
+    note_of_classes: Option<String>,
     /// Samples of the dataset.
     #[pyo3(get)]
     samples: u64,
@@ -110,15 +116,15 @@ fn mixed(
     py: Python<'_>,
     members: Vec<Member<'_>>,
     weights: Option<Vec<f64>>,
-    host: &Host,
+    (host, options): (&Host, &OpenOptions),
     objects: &mut Vec<Arc<Sequence>>,
 ) -> PyResult<Arc<dyn Dataset>> {
     let mut datasets = Vec::with_capacity(members.len());
     for (name, samples, columns) in members {
         let dataset = match samples.extract::<PathBuf>() {
             Ok(path) => {
-                let host = host.clone();
-                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset(&path, &host))?;
+                let (host, options) = (host.clone(), options.clone());
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &options))?;
                 opened.map_err(|error| errors::exception(&error))?
             }
             Err(_) => in_memory(&samples, columns, objects)?,
@@ -189,14 +195,14 @@ impl Run {
         per_sample: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
-        let (buffers, epochs) = (options.buffers, options.epochs);
+        let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
         let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
         let calls_python = dataset.is_some() || mix.is_some();
         if let Some(dataset) = dataset {
             builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
         } else if let Some((members, weights)) = mix {
-            builder = builder.dataset(mixed(py, members, weights, &host, &mut objects)?);
+            builder = builder.dataset(mixed(py, members, weights, (&host, &how), &mut objects)?);
         }
         let (fields, table) = beside;
         for (name, dtype, shape, values) in fields {
@@ -222,6 +228,7 @@ impl Run {
             batches_per_epoch: loader.batches_per_epoch(),
             classes: loader.classes().to_vec(),
             fields: loader.fields().fields().map(|field| field.name.clone()).filter(|name| name != LABEL).collect(),
+            note_of_classes: ddlp_host::note_of_classes(&**loader.dataset(), &how.classes, loader.fields()),
             samples: loader.dataset().len(),
             state: Arc::new(Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader))))),
             waits: Mutex::default(),
@@ -229,6 +236,7 @@ impl Run {
             turn: Turn::default(),
             due: Arc::default(),
             iteration: Arc::default(),
+            asks: AtomicU64::new(0),
             moves: Arc::default(),
             closes: AtomicBool::new(false),
             lets_go: AtomicBool::new(false),
@@ -246,11 +254,18 @@ impl Run {
         self.process != process::id()
     }
 
+    /// How often the latest iteration has been asked for a batch, whether or not it got one.
+    #[getter]
+    fn asks(&self) -> u64 {
+        self.asks.load(Ordering::Acquire)
+    }
+
     /// Returns an iterator over what is left of the current epoch. It ends all earlier ones. `convert` makes the
     /// consumer's batch of each native one.
     fn iterate(slf: Py<Self>, convert: Py<PyAny>) -> Epoch {
         let run = slf.get();
         let number = run.iteration.fetch_add(1, Ordering::AcqRel) + 1;
+        run.asks.store(0, Ordering::Release);
         let epoch = run.position().epoch;
         Epoch::new(slf, epoch, number, convert)
     }
@@ -403,6 +418,9 @@ impl Run {
     /// Returns the batch that is due in iteration `number`, over `epoch`; `None` when that epoch is over. The batch
     /// stays due until [`Self::took`]. Handlers of signals run while it waits.
     pub fn due(&self, py: Python<'_>, epoch: u32, number: u64) -> PyResult<Option<Arc<Batch>>> {
+        if self.iteration.load(Ordering::Acquire) == number {
+            self.asks.fetch_add(1, Ordering::AcqRel);
+        }
         let due = py.detach(|| self.wait(epoch, number));
         due.map_err(|why| self.without_batch(why))
     }

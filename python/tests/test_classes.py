@@ -1,6 +1,7 @@
 """Classes that the program names, and what they number."""
 
 import pickle
+import warnings
 
 import pytest
 
@@ -33,6 +34,36 @@ def test_classes_number_the_labels_of_a_list(validation, photos):
         assert batches.class_to_idx == loader(photos).class_to_idx
     mixed = loader(validation, classes=ALL, mixup=0.2)
     assert next(iter(mixed)).labels.shape == (2, 10)
+
+
+@pytest.mark.parametrize("words", [("cat", "7"), ("1", "-1"), ("99999999", "0.5")])
+def test_given_classes_decide_that_labels_are_names(validation, tmp_path, words):
+    names = [line.split(",")[0] for line in validation.read_text().splitlines()[1:]]
+    lines = "".join(f"{name},{word}\n" for name, word in zip(names, words, strict=True))
+    validation.write_text(f"path,label\n{lines}")
+    with pytest.raises(ddlp.UnavailableError, match="`classes`"):
+        loader(validation)
+    classes = ["first", *reversed(words)]
+    (tmp_path / "mix.toml").write_text('[[dataset]]\npath = "val.csv"\n')
+    for dataset in [validation, tmp_path / "mix.toml", ddlp.Mix([validation])]:
+        assert labels(loader(dataset, classes=classes)) == [2, 1]
+    with loader(validation, classes=classes, strategy="csd", drives="local") as batches:
+        assert labels(batches) == [2, 1]
+    ddlp.pack(validation, tmp_path / "val.ddlp", classes=classes, progress=False)
+    assert labels(loader(tmp_path / "val.ddlp")) == [2, 1]
+    with pytest.raises(ddlp.UnavailableError, match=f"line 2: .* {words[0]} is not among the 1 given classes"):
+        loader(validation, classes=[words[1]])
+
+
+def test_a_list_that_numbers_its_own_classes_is_warned_of(validation, photos):
+    with pytest.warns(UserWarning, match="numbers its classes by their sorted names.*`classes`") as caught:
+        batches = loader(validation)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert any("by their sorted names" in note for note in batches.report()["notes"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader(validation, classes=ALL)
+        loader(photos)
 
 
 def test_a_state_keeps_the_classes(validation):

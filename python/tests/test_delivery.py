@@ -24,7 +24,7 @@ def loader(pack, **options):
 @pytest.mark.parametrize("failure", [MemoryError, KeyboardInterrupt])
 def test_a_batch_that_python_did_not_get_is_still_due(pack, failure):
     batches = loader(pack)
-    iteration, convert = iter(batches), batches._output
+    iteration, maker = iter(batches), batches._maker
 
     def failing(_):
         raise failure
@@ -32,11 +32,11 @@ def test_a_batch_that_python_did_not_get_is_still_due(pack, failure):
     for index in range(8):
         delivered = batches.state_dict()
         assert (delivered["epoch"], delivered["delivered"]) == (0, list(range(index)))
-        batches._output = failing
+        batches._maker = maker._replace(output=failing)
         with pytest.raises(failure):
             next(iteration)
         assert batches.state_dict() == delivered, "a state taken now has the batch before it"
-        batches._output = convert
+        batches._maker = maker
         assert next(iteration).index == index
     assert batches.state_dict()["epoch"] == 1 and next(iteration, None) is None
 
@@ -46,7 +46,7 @@ def test_a_batch_that_python_did_not_get_is_lost_to_no_resumed_loader(pack):
     iteration = iter(batches)
     for _ in range(7):
         next(iteration)
-    batches._output = None
+    batches._maker = batches._maker._replace(output=None)
     with pytest.raises(TypeError):
         next(iteration)
     resumed = loader(pack)

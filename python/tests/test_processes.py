@@ -148,7 +148,8 @@ def test_a_pickled_loader_finds_its_dataset_from_another_folder(pack, tmp_path, 
 
 def test_a_loader_is_pickled_with_its_position_before_it_has_begun(pack):
     begun = loader(pack)
-    next(iter(begun))
+    iteration = iter(begun)
+    next(iteration)
     with pytest.raises(ddlp.UsageError, match="state_dict"):
         pickle.dumps(begun)
     resumed = loader(pack)

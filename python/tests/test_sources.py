@@ -4,10 +4,13 @@ import importlib.util
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import termios
 import traceback
+import types
 
 import numpy
 import pytest
@@ -289,6 +292,7 @@ def test_packing_can_be_interrupted(photos, tmp_path):
 # Packs a folder on a terminal; with an argument, without tqdm.
 ON_A_TERMINAL = """
 import sys
+import tarfile
 if sys.argv[3:]:
     sys.modules["tqdm"] = None
 import ddlp
@@ -564,6 +568,21 @@ def test_a_dataset_of_hugging_face_with_a_transform_is_refused(photos, tmp_path)
             loader(wrong)
 
 
+def test_a_transform_is_found_in_a_dataset_that_only_looks_like_one_of_hugging_face(monkeypatch, tmp_path):
+    """Needs no package: a stub has what the loader asks a dataset of Hugging Face for."""
+
+    class Dataset:
+        format = {"type": "custom"}
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(Dataset=Dataset))
+    dataset = Dataset()
+    for wrong in [dataset, ddlp.ArrowTable(dataset), ddlp.Mix([dataset])]:
+        with pytest.raises(ddlp.ConfigurationError, match="has a transform .*with_format.None.*pipeline"):
+            loader(wrong)
+    with pytest.raises(ddlp.ConfigurationError, match="has a transform"):
+        ddlp.pack(dataset, tmp_path / "wrong.ddlp")
+
+
 def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
     datasets = pytest.importorskip("datasets")
     dataset = datasets.Dataset.from_dict({"image": [b"x"], "label": [0]})
@@ -575,3 +594,24 @@ def test_what_hugging_face_has_that_is_no_dataset_is_explained(photos):
             loader(wrong)
         with pytest.raises(ddlp.ConfigurationError, match=part):
             ddlp.pack(wrong, photos.parent / "wrong.ddlp")
+
+
+def test_kind_decides_what_a_folder_is(photos, tmp_path):
+    shutil.copytree(photos / "class_000", tmp_path / "both" / "class_000")
+    image = next((photos / "class_001").iterdir())
+    with tarfile.open(tmp_path / "both" / "0.tar", "w") as shard:
+        shard.add(image, "0.jpg")
+    with pytest.raises(ddlp.UnavailableError, match="say by `kind` which one it is .tar or folder"):
+        loader(tmp_path / "both")
+    for drives in [[], "local"]:
+        for kind, samples in [("tar", 1), ("folder", 6)]:
+            with loader(tmp_path / "both", kind=kind, drives=drives, strategy="csd" if drives else "cpu") as batches:
+                assert sum(len(batch.images) for batch in batches) == batches.samples == samples
+    figures = ddlp.pack(tmp_path / "both", tmp_path / "both.ddlp", kind="tar", progress=False)
+    assert figures["samples"] == 1
+    with pytest.raises(ddlp.ConfigurationError, match="`kind`.*zip.*folder.*tar"):
+        loader(tmp_path / "both", kind="zip")
+    with pytest.raises(ddlp.ConfigurationError, match="`kind`.*zip.*folder, list, tar"):
+        ddlp.pack(tmp_path / "both", tmp_path / "zip.ddlp", kind="zip", progress=False)
+    with pytest.raises(ddlp.ConfigurationError, match="only a path can be of several kinds"):
+        loader(ddlp.Mix([photos]), kind="folder")

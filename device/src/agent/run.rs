@@ -76,7 +76,8 @@ impl Agent {
     /// Opens dataset, slots and ports, and begins to serve on the current tokio runtime.
     pub async fn start(settings: &Settings) -> Result<Self> {
         let path = settings.dataset.display();
-        let dataset = ddlp_dataset::open(&settings.dataset).with_context(|| format!("cannot serve {path}"))?;
+        let dataset = ddlp_dataset::open_with(&settings.dataset, &settings.opening());
+        let dataset = dataset.with_context(|| format!("cannot serve {path}"))?;
         ensure!(!dataset.is_empty(), "the dataset {path} has no samples");
         Self::start_with(settings, dataset.into()).await
     }

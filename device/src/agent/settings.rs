@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::SlotLayout;
+use ddlp_dataset::{Kind, OpenOptions};
 use ddlp_pixels::Shape;
 use serde::Deserialize;
 use std::fs::File;
@@ -51,6 +52,11 @@ pub struct ServeArgs {
     /// identity page.
     #[arg(long, value_name = "PATH")]
     pub dataset: Option<PathBuf>,
+    /// Kind of the dataset: folder, list, tar, cifar, pack or mix. [default: as the path and its contents say]
+    ///
+    /// Needed for a folder that could be datasets of two kinds, such as one of tar shards and images.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<Kind>,
     /// Address to listen at; port 0 takes a free one. [default: 127.0.0.1:4420]
     ///
     /// The agent refuses an address that other machines can reach, unless the configuration file names allowed hosts.
@@ -116,6 +122,7 @@ pub struct ServeArgs {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct ConfigFile {
     dataset: Option<PathBuf>,
+    kind: Option<Kind>,
     listen: Option<String>,
     discovery: Option<DiscoveryChoice>,
     results: Option<String>,
@@ -145,6 +152,8 @@ pub enum IdentitySource {
 pub struct Settings {
     /// Dataset to serve.
     pub dataset: PathBuf,
+    /// Kind of the dataset, if it is given.
+    pub kind: Option<Kind>,
     /// Address to listen at.
     pub listen: SocketAddr,
     /// Separate port for discovery.
@@ -172,6 +181,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns how the dataset is to be opened. Only the hosts need labels.
+    pub fn opening(&self) -> OpenOptions {
+        OpenOptions { kind: self.kind, labels_unused: true, ..OpenOptions::default() }
+    }
+
     /// Reads the configuration file, if one is named, and checks and combines all settings.
     pub fn from_args(args: ServeArgs) -> Result<Self> {
         let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
@@ -193,6 +207,7 @@ impl Settings {
         let identity = identity((args.ephemeral, args.state, args.name), (file.ephemeral, file.state, file.name))?;
         Ok(Self {
             dataset,
+            kind: args.kind.or(file.kind),
             listen,
             discovery: DiscoveryPort::decide(args.discovery.or(file.discovery), listen.port()),
             metrics,

@@ -6,7 +6,9 @@
 //!
 //! Several hosts share the slots without knowing of each other. A slot belongs to the host that used it last, until
 //! that host has no association any more. An Execute of another host into the slot is refused (Insufficient Resources),
-//! and so is a Read of it (`block`).
+//! and so is a Read of it (`block`). A host that is alone may have all slots. While another host waits for one and has
+//! less than its share, a host with more than its share has to give slots back: its next Execute into one of its own is
+//! refused too, by which time the host has fetched that slot's batch.
 //! An Execute of the same host is refused while that host has live work in the slot (Namespace Not Ready, to be tried
 //! again): a host that reconnects may be faster than the news that its former association is lost.
 //! [`ddlp_csd::request`] lists every status.
@@ -21,7 +23,7 @@ use ddlp_csd::request::{BatchRequest, REQUEST_BYTES_MAX};
 use ddlp_csd::slot::SlotLayout;
 use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Returns the most bytes of data that an I/O command takes from the host.
@@ -63,12 +65,15 @@ struct SlotState {
 pub(super) struct Executes {
     accepted: BTreeMap<JobId, AcceptedExecute>,
     slots: Vec<SlotState>,
+    /// Hosts to which a slot was refused since they last got one.
+    waiting: BTreeSet<Arc<ConnectedHost>>,
     last_job: u64,
 }
 
 impl Executes {
     pub(super) fn new(slots: u32) -> Self {
-        Self { accepted: BTreeMap::new(), slots: vec![SlotState::default(); slots as usize], last_job: 0 }
+        let slots = vec![SlotState::default(); slots as usize];
+        Self { accepted: BTreeMap::new(), slots, waiting: BTreeSet::new(), last_job: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -117,6 +122,7 @@ impl Subsystem {
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.executes.last_job + 1);
         let is_foreign = self.is_foreign(request.slot as usize, &host);
+        let is_beyond_share = !is_foreign && self.is_beyond_share(request.slot as usize, &host);
         let slot = &mut self.executes.slots[request.slot as usize];
         let work = |stage| AcceptedExecute {
             conn,
@@ -132,13 +138,20 @@ impl Subsystem {
             self.executes.accepted.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
         });
         if is_foreign {
+            self.wait(host);
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         // Not Command Interrupted: only hosts with Advanced Command Retry may get that status.
         if holder_is_live || slot.parked.is_some() {
             return Err(Status::NAMESPACE_NOT_READY);
         }
+        if is_beyond_share {
+            slot.owner = None;
+            self.wait(host);
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
         slot.owner = Some(host.clone());
+        self.executes.waiting.remove(&host);
         self.executes.last_job += 1;
         if slot.holder.is_some() {
             slot.parked = Some(id);
@@ -158,6 +171,33 @@ impl Subsystem {
             .owner
             .as_deref()
             .is_some_and(|owner| owner != host && self.io_associations().any(|association| *association.host == *owner))
+    }
+
+    /// Notes that a host waits for a slot, and forgets hosts that are gone.
+    fn wait(&mut self, host: Arc<ConnectedHost>) {
+        let connected: BTreeSet<_> = self.io_associations().map(|association| association.host.clone()).collect();
+        self.executes.waiting.retain(|host| connected.contains(host));
+        self.executes.waiting.insert(host);
+    }
+
+    /// Returns whether a host would have more than its share with this slot, while another host that has less than its
+    /// share waits for one. All hosts that have slots or wait have equal shares, at least one slot each.
+    fn is_beyond_share(&self, slot: usize, host: &ConnectedHost) -> bool {
+        let Executes { slots, waiting, .. } = &self.executes;
+        if waiting.iter().all(|other| **other == *host) {
+            return false;
+        }
+        let connected: BTreeSet<&ConnectedHost> =
+            self.io_associations().map(|association| &*association.host).collect();
+        let mut held: BTreeMap<&ConnectedHost, usize> =
+            waiting.iter().map(|host| &**host).chain([host]).map(|host| (host, 0)).collect();
+        for (number, owner) in slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.owner.as_deref()?))) {
+            *held.entry(owner).or_default() += usize::from(number != slot);
+        }
+        held.retain(|host, _| connected.contains(host));
+        let share = (slots.len() / held.len()).max(1);
+        let waits = |other: &ConnectedHost| other != host && waiting.contains(other);
+        held[host] + 1 > share && held.iter().any(|(other, held)| waits(other) && *held < share)
     }
 
     /// Cancels a batch of this host, on whichever of the host's associations it runs. A vendor admin command.

@@ -77,6 +77,46 @@ fn a_slot_stays_with_its_host_until_the_host_is_gone() {
     start(&mut bench, queue_b, 6, 0);
 }
 
+/// Lets a host that has all slots go on as loaders do: into each slot again when its batch is done.
+#[test]
+fn a_host_with_all_slots_gives_back_those_beyond_its_share() {
+    let mut bench = Bench::with_slots(&[], 4);
+    let mut host = |nqn, id| {
+        let (admin, controller) = bench.host(nqn, id, 0);
+        bench.load(admin, 0);
+        (admin, bench.io(controller, nqn, id, 1))
+    };
+    let ((admin_a, a), (_, b), (_, c)) = (host(HOST_NQN, 1), host(HOST_NQN, 2), host(OTHER_HOST, 3));
+    let mut batch = 0;
+    let mut takes = |bench: &mut Bench, queue, slot| {
+        batch += 1;
+        let before = bench.started.len();
+        let (entry, data) = execute(&images::request(batch, slot, vec![0]), 0);
+        if let Some((status, _)) = bench.send(queue, entry, &data) {
+            assert_eq!(status, Status::INSUFFICIENT_RESOURCES);
+            return false;
+        }
+        let outputs = bench.subsystem.job_event(JobEvent::Done { id: bench.started[before], corrupt: 0 });
+        bench.take(outputs);
+        true
+    };
+    let mut round = |bench: &mut Bench, queue| [0, 1, 2, 3].map(|slot| takes(bench, queue, slot));
+    assert_eq!([round(&mut bench, a), round(&mut bench, a)], [[true; 4]; 2], "it is alone");
+    assert_eq!(round(&mut bench, b), [false; 4], "all slots have an owner");
+    assert_eq!(round(&mut bench, a), [false, false, true, true], "another host waits");
+    assert_eq!(round(&mut bench, a), [false, false, true, true], "the slots are not its own any more");
+    assert_eq!(round(&mut bench, b), [true, true, false, false]);
+    assert_eq!([round(&mut bench, a), round(&mut bench, b)], [[false, false, true, true], [true, true, false, false]]);
+    // A third host gets a share, and the remainder goes to whoever comes first.
+    assert_eq!(round(&mut bench, c), [false; 4]);
+    let shared = [round(&mut bench, a), round(&mut bench, b), round(&mut bench, c), round(&mut bench, a)];
+    assert_eq!(shared.map(|got| got.iter().filter(|&&got| got).count()), [1, 1, 2, 1]);
+    // Slots of a host that is gone are free.
+    let outputs = bench.subsystem.disconnected(admin_a);
+    bench.take(outputs);
+    assert_eq!(round(&mut bench, b).iter().chain(&round(&mut bench, c)).filter(|&&got| got).count(), 4);
+}
+
 #[test]
 fn no_host_reads_the_slots_of_another() {
     let mut bench = Bench::new(&[]);

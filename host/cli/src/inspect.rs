@@ -2,11 +2,12 @@
 
 mod sample;
 
-use crate::{Ending, classes, output, text};
+use crate::opening::OpeningArgs;
+use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
-use ddlp_dataset::{Dataset, left_out_reason};
+use ddlp_dataset::{Dataset, OpenOptions, left_out_reason};
 use ddlp_host::{Host, drive_address, open_drive_pack};
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
@@ -30,10 +31,8 @@ pub struct InspectArgs {
     /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the
     /// address of a drive that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
     file: PathBuf,
-    /// File with the names of all classes, one a line, that number the dataset's classes as for `ddlp run` [default:
-    /// the dataset numbers its own]
-    #[arg(long, value_name = "FILE")]
-    classes: Option<PathBuf>,
+    #[command(flatten)]
+    opening: OpeningArgs,
     /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
@@ -48,8 +47,12 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
-    let Opened { dataset, pack } = open(&args.file)?;
-    let dataset = classes::given(dataset, args.classes.as_deref())?;
+    let mut pack = None;
+    let dataset = args.opening.open_by(|options| {
+        let opened = open(&args.file, options)?;
+        pack = opened.pack;
+        Ok(opened.dataset)
+    })?;
     let (dataset, pack) = (&*dataset, pack.as_deref());
     let shown = match &args.sample {
         Some(sample) => {
@@ -72,10 +75,10 @@ struct Opened {
     pack: Option<Arc<Pack>>,
 }
 
-fn open(place: &Path) -> anyhow::Result<Opened> {
+fn open(place: &Path, options: &OpenOptions) -> anyhow::Result<Opened> {
     let pack = match drive_address(place) {
         Some(address) => open_drive_pack(address, &Host::system())?,
-        None => match ddlp_dataset::open(place)? {
+        None => match ddlp_dataset::open_with(place, options)? {
             dataset if dataset.kind() != "pack" => return Ok(Opened { dataset: dataset.into(), pack: None }),
             _ => Pack::open(place)?,
         },

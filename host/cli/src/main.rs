@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod classes;
 mod cores;
 mod devices;
 mod files_only;
@@ -24,6 +23,7 @@ mod interrupt;
 mod kernel;
 mod l3;
 mod machine;
+mod opening;
 mod output;
 mod pack;
 mod progress;

@@ -1,9 +1,10 @@
 //! `ddlp pack`: packs a dataset into one file.
 
 use crate::interrupt::Interrupt;
+use crate::opening::OpeningArgs;
 use crate::output::Files;
 use crate::progress::SampleProgress;
-use crate::{Ending, classes, files_only, output, text};
+use crate::{Ending, files_only, output, text};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -47,11 +48,8 @@ pub struct PackArgs {
     source: PathBuf,
     /// The file to create, usually ending in .ddlp
     out: PathBuf,
-    /// File with the names of all classes, one a line, that number the source's classes in the pack: so a class has the
-    /// same label in every pack, also in one whose source lacks some of the classes. A class that is not in FILE is an
-    /// error [default: as in the source]
-    #[arg(long, value_name = "FILE")]
-    classes: Option<PathBuf>,
+    #[command(flatten)]
+    opening: OpeningArgs,
     // The help of these two options has a few words of each form's own.
     #[arg(long, value_parser = format_parser(), default_value = ENCODED, help = format_help())]
     format: String,
@@ -121,14 +119,14 @@ fn jpeg_help() -> String {
 
 /// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &PackArgs) -> Files<'_> {
-    Files::default().reads("--classes", args.classes.clone()).writes("OUT", Some(&args.out))
+    Files::default().reads("--classes", args.opening.classes.clone()).writes("OUT", Some(&args.out))
 }
 
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
     files_only::check(&args.source)?;
-    let source = classes::given(ddlp_dataset::open(&args.source)?.into(), args.classes.as_deref())?;
+    let source = args.opening.open(&args.source)?;
     files(args).check(&*source, &args.source)?;
     let options = PackOptions {
         threads: args.threads.map_or(0, usize::from),

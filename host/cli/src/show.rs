@@ -6,6 +6,7 @@ mod font;
 mod page;
 mod picture;
 
+use crate::opening::OpeningArgs;
 use crate::output::{self, Files};
 use crate::run::{pipeline, pipeline_file};
 use crate::wrong::wrong;
@@ -41,6 +42,8 @@ Examples:
 pub struct ShowArgs {
     /// A pack, image folder, CIFAR-10's binary files, tar shards, a list of files or a mix of these
     dataset: PathBuf,
+    #[command(flatten)]
+    opening: OpeningArgs,
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
     pipeline: String,
@@ -90,7 +93,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Ending> {
     let kind = SheetKind::of(&args.out)?;
     files_only::check(&args.dataset)?;
     let pipeline = pipeline(&args.pipeline)?;
-    let dataset = ddlp_dataset::open(&args.dataset)?;
+    let dataset = args.opening.open(&args.dataset)?;
     files(args).check(&*dataset, &args.dataset)?;
     output::check_writable(&args.out, "the sheet")?;
     let sheet = Sheet::of(&*dataset, pipeline, args)?;
@@ -120,7 +123,10 @@ impl SheetKind {
 
 /// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &ShowArgs) -> Files<'_> {
-    Files::default().reads("--pipeline", pipeline_file(&args.pipeline)).writes("--out", Some(&args.out))
+    Files::default()
+        .reads("--classes", args.opening.classes.clone())
+        .reads("--pipeline", pipeline_file(&args.pipeline))
+        .writes("--out", Some(&args.out))
 }
 
 impl Sheet {

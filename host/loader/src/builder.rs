@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::schedule::Strategy;
 use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_dataset::{Dataset, FieldTable};
+use ddlp_dataset::{Dataset, FieldTable, Kind};
 use ddlp_driver::Host;
 use ddlp_pixels::{DType, Field, ImageLayout, Limits, Normalize, Pipeline, Shape};
 use std::error::Error;
@@ -93,6 +93,12 @@ impl LoaderBuilder {
     /// batches, unless the strategy is [`Strategy::Cpu`] or the options name drives: [`LoaderOptions::drives`].
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.dataset = Some(path.into());
+        self
+    }
+
+    /// Sets the kind of the dataset at that path: [`LoaderOptions::kind`]. Default: as the path and its contents say.
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.options.kind = Some(kind);
         self
     }
 

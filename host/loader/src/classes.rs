@@ -112,6 +112,13 @@ mod tests {
         }
         let resumed = RunSetup::new(&builder(&root, "list.csv", &ALL).resume(setup.fresh.clone()));
         assert!(resumed.is_ok());
+        let notes = |dataset: &str, classes: &[&str]| {
+            let builder = builder(&root, dataset, classes);
+            let setup = RunSetup::new(&builder).unwrap_or_else(|error| panic!("{error}"));
+            setup.recorder(&builder.options, &[], 0.0).report().notes.concat()
+        };
+        assert!(notes("list.csv", &[]).contains("numbers its classes by their sorted names"));
+        assert_eq!((notes("list.csv", &ALL), notes("flat", &[]).contains("sorted names")), (String::new(), false));
         let said = RunSetup::new(&builder(&root, "list.csv", &["class0"])).err().unwrap().to_string();
         assert!(said.contains("`classes`: 1 of the dataset's classes") && said.contains("class2"), "{said}");
     }

@@ -99,7 +99,7 @@ pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
 pub use ddlp_dataset as dataset;
-pub use ddlp_dataset::{Dataset, FieldTable, FieldsError, OpenError, Unavailable};
+pub use ddlp_dataset::{Dataset, FieldTable, FieldsError, Kind, OpenError, OpenOptions, Unavailable};
 pub use ddlp_driver::host::{Host, HostError, HostIdentity};
 pub use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
 /// Everything that [`Pipeline`] leads to, such as its operations.
@@ -120,14 +120,14 @@ pub use half::{bf16, f16};
 pub use headspace::{Bound, DriveStage, Headspace, Spread, Stages};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
-pub use opening::{drive_address, open_dataset, open_drive_pack};
+pub use opening::{drive_address, open_dataset, open_dataset_with, open_drive_pack};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{LastBatch, Portion};
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
-pub use setup::note_of_rejected;
+pub use setup::{note_of_classes, note_of_rejected};
 pub use state::{Difference, LoaderState, StateError};
 
 /// The Rust code of the README, which has to compile.

@@ -6,7 +6,7 @@ use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
 use ddlp_dataset::pack::{FormatError, Pack};
-use ddlp_dataset::{Dataset, OpenError};
+use ddlp_dataset::{Dataset, Kind, OpenError, OpenOptions};
 use ddlp_driver::{Host, Target};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,24 @@ use std::sync::Arc;
 /// [`LoaderError::Options`] if the address is malformed, [`LoaderError::Dataset`] if the files are not a dataset, and
 /// [`LoaderError::Drive`] if the drive cannot be reached or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
+    open_dataset_with(place, host, &OpenOptions::default())
+}
+
+/// Opens a dataset as [`open_dataset`] does, with these options.
+///
+/// # Errors
+///
+/// As [`open_dataset`], and [`LoaderError::Options`] if the dataset of a drive is to be of a kind that drives do not
+/// hold.
+pub fn open_dataset_with(place: &Path, host: &Host, options: &OpenOptions) -> Result<Arc<dyn Dataset>, LoaderError> {
     let Some(address) = drive_address(place) else {
         check_no_address(place)?;
-        return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());
+        return Ok(ddlp_dataset::open_with(place, options).map_err(LoaderError::Dataset)?.into());
     };
+    if let Some(kind) = options.kind.filter(|kind| *kind != Kind::Pack) {
+        let message = format!("`kind` is {kind}, but the dataset of a drive is a pack: leave `kind` out");
+        return Err(LoaderError::Options(message));
+    }
     Ok(Arc::new(open_drive_pack(address, host)?))
 }
 
@@ -102,6 +116,10 @@ mod tests {
             assert!(matches!(error, LoaderError::Options(_)), "{said}");
             assert!(said.contains(place) && said.contains(part), "{said}");
         }
+        let options = OpenOptions { kind: Some(Kind::Tar), ..OpenOptions::default() };
+        let drive = Path::new("tcp://127.0.0.1:1/nqn.2024-01.a:b");
+        let said = open_dataset_with(drive, &Host::system(), &options).map(drop).unwrap_err().to_string();
+        assert!(said.contains("`kind` is tar, but the dataset of a drive is a pack"), "{said}");
         let error = open_dataset(Path::new("/no/such.ddlp"), &Host::system()).map(drop).unwrap_err();
         assert!(matches!(error, LoaderError::Dataset(_)), "{error}");
     }

@@ -15,6 +15,7 @@ use crate::state::LoaderState;
 pub use allowed::BUFFERS_MAX;
 use allowed::{check_range, refused};
 use ddlp_csd::program::CorruptPolicy;
+use ddlp_dataset::{Kind, OpenOptions};
 use ddlp_driver::{Host, Target};
 use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct LoaderOptions {
     /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files, or a mix
     /// of these; or the address of a drive that holds a pack.
     pub dataset: Option<PathBuf>,
+    /// Kind of the dataset, for a path that could be datasets of two kinds, such as a folder of tar shards and images.
+    /// Default: as the path and its contents say.
+    pub kind: Option<Kind>,
     /// File of fields beside the dataset: a table of comma-separated values, whose first column names each sample, with
     /// or without its extension, and whose other columns are fields of every batch; a text (`.txt`) with the label of
     /// each sample in a line; or tar shards with numbers in `.json` members. Labels in it take the place of those of
@@ -139,6 +143,7 @@ impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
             dataset: None,
+            kind: None,
             fields: None,
             pipeline: Pipeline::imagenet_train(),
             buckets: Vec::new(),
@@ -181,6 +186,11 @@ impl Default for LoaderOptions {
 }
 
 impl LoaderOptions {
+    /// Returns how the dataset is to be opened.
+    pub fn opening(&self) -> OpenOptions {
+        OpenOptions { kind: self.kind, classes: self.class_names.clone(), ..OpenOptions::default() }
+    }
+
     /// Checks the options that can be checked without the dataset and the drives.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::error::{DriveError, LoaderError};
 use crate::fetch;
 use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
-use crate::opening::open_dataset;
+use crate::opening::open_dataset_with;
 use crate::options::LoaderOptions;
 use crate::order::{Buckets, EpochCut, Portion, Walks, portions_of};
 use crate::plan::Plan;
@@ -27,7 +27,7 @@ use ddlp_dataset::{
 };
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
-use ddlp_pixels::{SIZE, Shape};
+use ddlp_pixels::{LABEL, SIZE, Shape};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,6 +78,8 @@ pub(crate) struct RunSetup {
     slot_room: u64,
     /// Says that no label tells anything, if that is so.
     note_of_labels: Option<String>,
+    /// Says that a list numbers its own classes, if that is so.
+    note_of_classes: Option<String>,
 }
 
 /// A drive that fits, or an optional one.
@@ -107,7 +109,7 @@ impl RunSetup {
         }
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => open_dataset(path, &host)?,
+            (None, Some(path)) => open_dataset_with(path, &host, &options.opening())?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let own_classes = dataset;
@@ -121,6 +123,7 @@ impl RunSetup {
             beside.add(dataset.len(), field.clone(), values.clone())?;
         }
         let note_of_labels = note_of_labels(&*own_classes, &beside);
+        let note_of_classes = note_of_classes(&*own_classes, &options.class_names, &beside);
         if !options.class_names.is_empty() {
             dataset = classes::given(own_classes, dataset, &beside, &options.class_names)?;
         }
@@ -186,6 +189,7 @@ impl RunSetup {
             first_epoch: 0,
             slot_room,
             note_of_labels,
+            note_of_classes,
         };
         setup.fit_memory(builder, buffers)?.with_history(builder)
     }
@@ -300,6 +304,9 @@ impl RunSetup {
             tracing::warn!("{note}");
             recorder.note(note.clone());
         }
+        if let Some(note) = &self.note_of_classes {
+            recorder.note(note.clone());
+        }
         recorder
     }
 
@@ -359,7 +366,7 @@ impl RunSetup {
         let slots = self.local_slots(builder, local);
         let path = builder.options.dataset.as_ref().expect("checked with the options");
         let threads = ThreadShares::of(&builder.options).of_drive(local);
-        let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.slot_bytes)
+        let (agent, slots) = LocalAgent::start(local, (path, builder.options.kind), threads, slots, self.slot_bytes)
             .map_err(|error| DriveError::new(error.to_string(), error))?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| DriveError::new(error.to_string(), error))?;
@@ -538,6 +545,17 @@ fn note_of_labels(dataset: &dyn Dataset, beside: &SampleFields) -> Option<String
     let has_labels = !dataset.classes().is_empty() || !beside.is_empty() || !knows_labels;
     (!has_labels && (0..dataset.len()).all(|index| dataset.label(index) == 0)).then(|| {
         "every label is 0, since the dataset has neither labels nor classes: `fields` names a file of labels".into()
+    })
+}
+
+/// Says that a list with names of classes numbers them itself, so that another list may number them otherwise. Returns
+/// `None` for any other dataset, if `given` names the classes, or if the labels come from fields.
+pub fn note_of_classes(dataset: &dyn Dataset, given: &[String], beside: &SampleFields) -> Option<String> {
+    let has_own = dataset.kind() == "list" && !dataset.classes().is_empty();
+    (has_own && given.is_empty() && beside.position(LABEL).is_none()).then(|| {
+        "the list numbers its classes by their sorted names, so a class may have another label in another list: name \
+         all classes by `classes`"
+            .into()
     })
 }
 

@@ -13,8 +13,9 @@
 //! - Namespace Not Ready (0/82h) without DNR: the slot still has work of this same host, perhaps from a lost
 //!   association that the drive still takes for live. The host should try again later.
 //! - Namespace Not Ready (0/82h) with DNR: the drive is about to end and takes no more work.
-//! - Insufficient Resources (1/89h): the slot belongs to another host until that host's last association has ended.
-//!   Another slot may be free.
+//! - Insufficient Resources (1/89h): the slot belongs to another host, until that host's last association has ended or
+//!   it has to give slots back; or this host has to give the slot back, since another one waits and has less than its
+//!   share. Another slot may be free.
 //! - Internal Error (0/06h): a defect in the drive; the slot holds no batch.
 //! - Invalid Program Data (1/8Eh, DNR): the data is not a valid batch request.
 //! - Invalid Field in Command (0/02h, DNR): parameters and request disagree, there is no such slot, the batch does not

@@ -54,7 +54,7 @@ impl LabelTexts {
                 };
                 let what = format!(
                     "the label {} is a {}, but that of {unit} {} is a {} ({}): labels are either class indices or \
-                     names of classes, so correct the wrong one",
+                     names of classes, so correct the wrong one, or name all classes (`classes`)",
                     last.1, kinds[0], first.0, kinds[1], first.1
                 );
                 Err((last.0, what))
@@ -65,7 +65,8 @@ impl LabelTexts {
                     *line,
                     format!(
                         "the label {label} is a number, but not a class index (a whole number from 0 to {}): correct \
-                         it, or give samples without a label a class of their own",
+                         it, give samples without a label a class of their own, or name all classes (`classes`) if \
+                         it is the name of one",
                         self.largest
                     ),
                 )),

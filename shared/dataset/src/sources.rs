@@ -8,6 +8,7 @@ pub mod folder;
 mod left_out;
 pub mod list;
 pub mod mix;
+mod options;
 pub mod shards;
 
 use crate::Dataset;
@@ -20,6 +21,7 @@ use folder::{Folder, FolderError};
 pub use left_out::left_out_reason;
 use list::{List, ListError};
 use mix::{Mix, MixError};
+pub use options::{Kind, OpenOptions};
 use shards::{ShardError, Shards};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -48,8 +50,8 @@ pub enum OpenError {
     },
     /// The folder could be datasets of two kinds.
     #[error(
-        "{} could be {}, because of {}, or {}, because of {}: move one of the two out of the folder",
-        .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display()
+        "{} could be {}, because of {}, or {}, because of {}: move one of the two out of the folder{}",
+        .path.display(), .kinds[0], .files[0].display(), .kinds[1], .files[1].display(), choice_in_words(*.choice)
     )]
     TwoKinds {
         /// The folder.
@@ -58,6 +60,8 @@ pub enum OpenError {
         kinds: [&'static str; 2],
         /// A file of each kind.
         files: [PathBuf; 2],
+        /// Values of the option `kind` for the two, if these differ.
+        choice: Option<[Kind; 2]>,
     },
     /// A file in place of a shard or batch is compressed.
     #[error(transparent)]
@@ -89,80 +93,124 @@ pub enum OpenError {
 /// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
 ///   files are read; tar shards if it holds `*.tar`; otherwise an image folder, which holds class folders, or images
 ///   alone. A folder of two kinds is an error.
+///
+/// # Errors
+///
+/// [`OpenError`] says why the path is not a dataset, or what is wrong with it.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
+    open_with(path, &OpenOptions::default())
+}
+
+/// Opens a dataset as [`open`] does, with these options.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Box<dyn Dataset>, OpenError> {
     let failed = |source| OpenError::Io { path: path.to_owned(), source };
     let status = fs::metadata(path).map_err(failed)?;
-    if status.is_dir() {
-        return open_directory(path);
-    }
-    if !status.is_file() {
-        return Err(OpenError::Unrecognized { path: path.to_owned(), hint: "it is neither a file nor a folder" });
-    }
+    let kind = match options.kind {
+        Some(kind) => kind,
+        None if status.is_dir() => kind_of_directory(path)?,
+        None if status.is_file() => kind_of_file(path)?,
+        None => {
+            return Err(OpenError::Unrecognized { path: path.to_owned(), hint: "it is neither a file nor a folder" });
+        }
+    };
+    Ok(match kind {
+        Kind::Pack => Box::new(Pack::open(path)?),
+        Kind::Tar => Box::new(Shards::open(path)?),
+        Kind::List => Box::new(List::open_with(path, options)?),
+        Kind::Mix => Box::new(Mix::open_with(path, options)?),
+        Kind::Cifar => {
+            refuse_two_kinds(path, &cifar_in(path))?;
+            Box::new(Cifar::open(path)?)
+        }
+        Kind::Folder => match Folder::open(path) {
+            Err(error @ FolderError::NoSamples { .. }) => {
+                return Err(compressed_in(path)?.map_or(error.into(), Into::into));
+            }
+            opened => Box::new(opened?),
+        },
+    })
+}
+
+fn kind_of_file(path: &Path) -> Result<Kind, OpenError> {
+    let failed = |source| OpenError::Io { path: path.to_owned(), source };
     let mut head = Vec::new();
     File::open(path).and_then(|file| file.take(8).read_to_end(&mut head)).map_err(failed)?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    match extension {
-        _ if head == crate::pack::MAGIC => Ok(Box::new(Pack::open(path)?)),
-        "ddlp" => Ok(Box::new(Pack::open(path)?)),
-        _ if shards::is_shard_name(path) => Ok(Box::new(Shards::open(path)?)),
-        "csv" => Ok(Box::new(List::open(path)?)),
-        "bin" => Ok(Box::new(Cifar::open(path)?)),
-        "toml" => Ok(Box::new(Mix::open(path)?)),
-        _ => match path.file_name().and_then(|name| compressed_archive(name).or(compressed_batch(name))) {
-            Some((by, _)) => Err(CompressedFile { path: path.to_owned(), by }.into()),
-            None => Err(OpenError::Unrecognized {
-                path: path.to_owned(),
-                hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, a list of files \
-                   (.csv) or a mix of datasets (.toml)",
-            }),
-        },
-    }
+    Ok(match extension {
+        _ if head == crate::pack::MAGIC => Kind::Pack,
+        "ddlp" => Kind::Pack,
+        _ if shards::is_shard_name(path) => Kind::Tar,
+        "csv" => Kind::List,
+        "bin" => Kind::Cifar,
+        "toml" => Kind::Mix,
+        _ => {
+            return Err(match path.file_name().and_then(|name| compressed_archive(name).or(compressed_batch(name))) {
+                Some((by, _)) => CompressedFile { path: path.to_owned(), by }.into(),
+                None => OpenError::Unrecognized {
+                    path: path.to_owned(),
+                    hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, .tar shards, a list of \
+                           files (.csv) or a mix of datasets (.toml)",
+                },
+            });
+        }
+    })
 }
 
-fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
-    refuse_two_kinds(path)?;
-    if Cifar::recognizes(path) {
-        return Ok(Box::new(Cifar::open(path)?));
-    }
-    if Shards::recognizes(path) {
-        return Ok(Box::new(Shards::open(path)?));
-    }
-    if path.join("data_batch_1").is_file() {
-        let hint = "it holds CIFAR's Python pickles; use the binary version (data_batch_1.bin)";
-        return Err(OpenError::Unrecognized { path: path.to_owned(), hint });
-    }
-    match Folder::open(path) {
-        Err(error @ FolderError::NoSamples { .. }) => Err(compressed_in(path)?.map_or(error.into(), Into::into)),
-        opened => Ok(Box::new(opened?)),
-    }
-}
-
-/// Refuses a folder that could be datasets of two kinds. Only looks for images if there are files of another kind.
-/// Fewer images than such files are no dataset: pictures may explain one.
-fn refuse_two_kinds(path: &Path) -> Result<(), OpenError> {
-    let batches = |variant| Cifar::first_in(path, variant);
-    let mut kinds: Vec<(&'static str, PathBuf)> = [
-        ("CIFAR-10", batches(Variant::Cifar10)),
-        ("CIFAR-100", batches(Variant::Cifar100)),
-        ("tar shards", Shards::first_in(path)),
-    ]
-    .into_iter()
-    .filter_map(|(kind, file)| Some((kind, file?)))
-    .collect();
-    if kinds.len() == 1 {
+/// Returns the kind of a folder. Only looks for images if there are files of another kind. Fewer images than such files
+/// are no dataset: pictures may explain one.
+fn kind_of_directory(path: &Path) -> Result<Kind, OpenError> {
+    let mut found = cifar_in(path);
+    found.extend(Shards::first_in(path).map(|file| Found { kind: Kind::Tar, words: "tar shards", file }));
+    if found.len() == 1 {
         let is_other = |name: &Path| name.extension().is_some_and(|end| end == "bin" || shards::is_shard_name(name));
         let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
         let others = names.filter(|name| is_other(name)).count();
-        kinds.extend(Folder::image_among(path, others).map(|image| ("an image folder", image)));
+        let image = Folder::image_among(path, others);
+        found.extend(image.map(|file| Found { kind: Kind::Folder, words: "an image folder", file }));
     }
-    match &kinds[..] {
-        [(first, file), (second, other), ..] => Err(OpenError::TwoKinds {
-            path: path.to_owned(),
-            kinds: [first, second],
-            files: [file.clone(), other.clone()],
-        }),
-        _ => Ok(()),
+    refuse_two_kinds(path, &found)?;
+    match found.first() {
+        Some(found) => Ok(found.kind),
+        None if path.join("data_batch_1").is_file() => {
+            let hint = "it holds CIFAR's Python pickles; use the binary version (data_batch_1.bin)";
+            Err(OpenError::Unrecognized { path: path.to_owned(), hint })
+        }
+        None => Ok(Kind::Folder),
     }
+}
+
+/// A dataset that a folder could be.
+struct Found {
+    kind: Kind,
+    /// The dataset in words.
+    words: &'static str,
+    /// A file that is part of it.
+    file: PathBuf,
+}
+
+/// Returns the datasets of CIFAR that a folder could be.
+fn cifar_in(path: &Path) -> Vec<Found> {
+    let of = |variant, words| Cifar::first_in(path, variant).map(|file| Found { kind: Kind::Cifar, words, file });
+    of(Variant::Cifar10, "CIFAR-10").into_iter().chain(of(Variant::Cifar100, "CIFAR-100")).collect()
+}
+
+/// Refuses a folder that could be two datasets.
+fn refuse_two_kinds(path: &Path, found: &[Found]) -> Result<(), OpenError> {
+    let [first, other, ..] = found else { return Ok(()) };
+    Err(OpenError::TwoKinds {
+        path: path.to_owned(),
+        kinds: [first.words, other.words],
+        files: [first.file.clone(), other.file.clone()],
+        choice: (first.kind != other.kind).then_some([first.kind, other.kind]),
+    })
+}
+
+fn choice_in_words(choice: Option<[Kind; 2]>) -> String {
+    choice.map_or(String::new(), |[first, other]| format!(", or say by `kind` which one it is ({first} or {other})"))
 }
 
 /// Returns a compressed shard or batch in a folder, if it holds one.

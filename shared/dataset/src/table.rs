@@ -4,6 +4,10 @@
 //! - Spaces at the ends of a cell do not belong to it, unless the cell is quoted.
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord, Trim};
+use std::io;
+
+/// What a file in UTF-16 begins with.
+const UTF_16_MARKS: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
 /// A table that is read line by line.
 pub(crate) struct Table<'b> {
@@ -32,6 +36,9 @@ impl<'b> Table<'b> {
 
     /// Returns the names of the columns.
     pub fn header(&mut self) -> Result<StringRecord, csv::Error> {
+        if UTF_16_MARKS.iter().any(|mark| self.bytes.starts_with(mark)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is UTF-16: save it as UTF-8").into());
+        }
         self.reader.headers().cloned()
     }
 
@@ -93,6 +100,14 @@ mod tests {
         assert!(Table::new(text.as_bytes()).header().unwrap().iter().eq(["a", "b", "c"]));
         assert_eq!(lines(text)[0].1, [" x ", "y", "\"z\""]);
         assert_eq!(lines(text)[1].1, [" , \" ", "", " "]);
+    }
+
+    #[test]
+    fn utf_16_is_named() {
+        for bytes in [&b"\xff\xfep\0a\0t\0h\0\n\0"[..], b"\xfe\xff\0p\0a\0t\0h\0\n"] {
+            let said = Table::new(bytes).header().unwrap_err().to_string();
+            assert_eq!(said, "it is UTF-16: save it as UTF-8");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::Backlog;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const SAMPLES: u32 = 200;
@@ -445,10 +446,11 @@ fn two_hosts_at_one_agent_do_not_disturb_each_other() {
 #[test]
 fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
     let photos = Photos::new(SAMPLES);
-    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "2"]);
+    // With more hosts than slots, a host need not give back its only one.
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "1"]);
     let drive = || DriveSpec::Remote(agent.url());
     let csd = || loader(&photos.pack()).strategy(Strategy::Csd).buffers(2).drive(drive());
-    // The other host takes one batch and keeps it: buffers and slots stay full.
+    // The other host takes one batch and keeps it: buffers and the slot stay full.
     let mut keeper = csd().build().expect("builds");
     let _kept: Vec<_> = keeper.by_ref().take(1).collect();
     let run = Run::of(csd());
@@ -459,4 +461,24 @@ fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
         faults.iter().any(|fault| fault.kind == FaultKind::Lost && fault.what.contains("refused every result slot")),
         "{faults:?}"
     );
+}
+
+#[test]
+fn a_run_that_uses_all_slots_lets_another_host_in() {
+    let photos = Photos::new(SAMPLES);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "2"]);
+    let csd = || loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
+    let mut first = csd().epochs(1_000_000).build().expect("builds");
+    let has_ended = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        // After these batches it has used both slots.
+        assert_eq!(first.by_ref().take(4).filter(Result::is_ok).count(), 4);
+        let goes_on = |_: &_| !has_ended.load(Ordering::Relaxed);
+        scope.spawn(move || first.take_while(goes_on).for_each(drop));
+        let run = Run::of(csd());
+        has_ended.store(true, Ordering::Relaxed);
+        run
+    });
+    run.assert_exactly_once(1, SAMPLES.into());
+    assert!(run.report.prongs[1].images > 0, "{:?}", run.report.faults);
 }

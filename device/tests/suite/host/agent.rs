@@ -22,6 +22,7 @@ pub struct TestAgent {
 pub fn settings() -> Settings {
     Settings {
         dataset: "unused".into(),
+        kind: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         discovery: None,
         metrics: None,

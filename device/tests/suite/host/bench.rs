@@ -48,6 +48,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(allowed_hosts: &[&str]) -> Self {
+        Self::with_slots(allowed_hosts, 2)
+    }
+
+    pub fn with_slots(allowed_hosts: &[&str], slots: u32) -> Self {
         let identity = AgentIdentity::generate().unwrap();
         let thermometer = Arc::new(Thermometer::default());
         let drive = DriveIdentity {
@@ -56,7 +60,7 @@ impl Bench {
             abilities: ddlp_dataset::abilities().to_vec(),
             agent: [0; 16],
             slot_bytes: 1 << 20,
-            slots: 2,
+            slots,
             workers: 1,
         };
         let nqn = identity.nqn.clone();
@@ -64,7 +68,7 @@ impl Bench {
             identity,
             allowed_hosts: allowed_hosts.iter().map(|&nqn| nqn.to_owned()).collect(),
             dataset_blocks: 1000,
-            geometry: Geometry { slots: 2, slot_bytes: 1 << 20 },
+            geometry: Geometry { slots, slot_bytes: 1 << 20 },
             drive,
             gauges: thermometer.clone(),
         });

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
-use ddlp_host::{BUFFERS_MAX, LastBatch, MaxCorrupt, Strategy};
+use ddlp_host::{BUFFERS_MAX, Kind, LastBatch, MaxCorrupt, Strategy};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use std::time::Duration;
 ///
 /// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (a
 /// .csv with the columns path and label), or a mix of several of these (a .toml with a table `[[dataset]]` for each,
-/// with its path and maybe its weight). Without further options, a local drive is started on this machine and takes
-/// half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
+/// with its path and maybe its weight and kind). Without further options, a local drive is started on this machine and
+/// takes half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
 /// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. Under the strategy `mte`, the
 /// CPU works from the head of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead
 /// of the CPU.
@@ -25,6 +25,10 @@ pub struct RunArgs {
     /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the address of a
     /// drive that holds a pack
     pub dataset: PathBuf,
+    /// Kind of DATASET, for a folder that could be datasets of two kinds, such as one of tar shards and images: folder,
+    /// list, tar, cifar, pack or mix [default: as the path and its contents say]
+    #[arg(long, value_name = "KIND", help_heading = "Job")]
+    pub kind: Option<Kind>,
     /// File of labels or other fields beside the dataset. A text (.txt) has the label of each sample, one a line, in
     /// the order of the dataset: numbers or names of classes, or ILSVRC2012_validation_ground_truth.txt beside the
     /// development kit's meta.mat. Tar shards, such as the dataset itself, have numbers in .json members beside the

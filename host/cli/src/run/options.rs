@@ -90,6 +90,7 @@ pub fn loader_options(
     }
     set(&mut options.max_corrupt, args.max_corrupt);
     options.dataset = Some(args.dataset.clone());
+    options.kind = args.kind;
     options.fields = args.fields.clone();
     options.host_nqn = args.host_nqn.clone();
     options.drive_optional = args.drive_optional;

@@ -16,6 +16,7 @@ fn dataset(out: &str) -> (tempfile::TempDir, ShowArgs) {
         .unwrap();
     let args = ShowArgs {
         dataset: photos,
+        opening: OpeningArgs::default(),
         pipeline: pipeline.to_str().unwrap().into(),
         out: folder.path().join(out),
         samples: 4,

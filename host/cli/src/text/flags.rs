@@ -12,6 +12,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("epoch_samples", "--epoch-samples"),
     ("fields", "--fields"),
     ("host_nqn", "--host-nqn"),
+    ("kind", "--kind"),
     ("max_corrupt", "--max-corrupt"),
     ("metrics", "--metrics"),
     ("policy", "--policy"),

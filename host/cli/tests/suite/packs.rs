@@ -72,6 +72,33 @@ fn given_classes_number_those_of_a_list_in_runs_packs_and_inspections() {
 }
 
 #[test]
+fn kind_and_classes_decide_how_a_dataset_opens() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::write(folder.join("photos/0.tar"), [0; 1024]).unwrap();
+    for command in ["inspect photos", "run photos --drive none", "pack photos p.ddlp", "show photos --out s.html"] {
+        let said = fail(folder, command);
+        assert!(said.contains("say by --kind which one it is (tar or folder)"), "{command}: {said}");
+        let said = fail(folder, &format!("{command} --kind tar"));
+        assert!(said.contains("photos holds no samples"), "{command}: {said}");
+        assert!(refuse(folder, &format!("{command} --kind zip")).contains("folder, list, tar"), "{command}");
+        succeed(folder, &format!("{command} --kind folder"));
+    }
+    succeed(folder, "run photos --kind folder --strategy csd --quiet");
+
+    let images = ["class_002/000002.jpg,cat", "class_000/000000.jpg,7"].map(|line| format!("photos/{line}\n"));
+    fs::write(folder.join("val.csv"), format!("path,label\n{}", images.concat())).unwrap();
+    fs::write(folder.join("all.txt"), "dog\ncat\n7\n").unwrap();
+    let commands = ["inspect val.csv", "run val.csv --quiet", "pack val.csv v.ddlp", "show val.csv --out v.html"];
+    for command in commands {
+        let said = fail(folder, command);
+        assert!(said.contains("or name all classes (--classes)"), "{command}: {said}");
+        succeed(folder, &format!("{command} --classes all.txt"));
+    }
+    assert_eq!(json(&succeed(folder, "inspect v.ddlp --json --sample 1"))["label"], 2);
+}
+
+#[test]
 fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
     let home = photos(0);
     let folder = home.path();

@@ -7,6 +7,7 @@ mod result_memory;
 
 use super::spec::{LocalDrive, LocalResults};
 use crate::delivery::SlotTable;
+use ddlp_dataset::Kind;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -98,11 +99,11 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl LocalAgent {
-    /// Starts an agent for `dataset` with `threads` workers and `slots` slots of `slot_bytes` bytes. Returns the agent
-    /// and the host's side of the slots.
+    /// Starts an agent for a dataset, at a path and maybe of a given kind, with `threads` workers and `slots` slots of
+    /// `slot_bytes` bytes. Returns the agent and the host's side of the slots.
     pub fn start(
         drive: &LocalDrive,
-        dataset: &Path,
+        (dataset, kind): (&Path, Option<Kind>),
         threads: usize,
         slots: u32,
         slot_bytes: usize,
@@ -133,6 +134,9 @@ impl LocalAgent {
             ["serve", "--listen", "127.0.0.1:0", "--ephemeral", "--parent-pipe", "0"].map(String::from).into();
         let mut option = |name: &str, value: String| args.extend([name.to_string(), value]);
         option("--dataset", dataset.display().to_string());
+        if let Some(kind) = kind {
+            option("--kind", kind.to_string());
+        }
         option("--results", results);
         option("--slots", slots.to_string());
         option("--slot-bytes", slot_bytes.to_string());
@@ -433,7 +437,8 @@ mod tests {
     /// Returns the message about a program that does not serve.
     fn refusal(agent: &Path) -> String {
         let drive = LocalDrive { agent: Some(agent.into()), results: LocalResults::Read, ..LocalDrive::default() };
-        let error = LocalAgent::start(&drive, Path::new("x.ddlp"), 1, 1, 4096).err().expect("no agent").to_string();
+        let dataset = (Path::new("x.ddlp"), None);
+        let error = LocalAgent::start(&drive, dataset, 1, 1, 4096).err().expect("no agent").to_string();
         assert!(error.contains(&agent.display().to_string()), "{error}");
         error
     }

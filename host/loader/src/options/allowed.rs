@@ -66,6 +66,7 @@ fn allowed(option: &str) -> Option<String> {
         "class_names" => "a list of the names of all classes",
         "fields" => "the path of a file of fields",
         "dataset" => "a path, or the address of a drive",
+        "kind" => r#""folder", "list", "tar", "cifar", "pack" or "mix""#,
         "host_nqn" => "an NQN",
         "drives" => "a list of drives",
         "metrics" => "an address, such as \"127.0.0.1:9464\"",

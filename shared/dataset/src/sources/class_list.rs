@@ -30,7 +30,8 @@ pub enum ClassListError {
     },
 }
 
-/// Reads a list of class names. Spaces around a name, a byte order mark, and blank lines at the end do not count.
+/// Reads a list of class names. Spaces around a name belong to it, as to the name of a folder. A byte order mark, ends
+/// of lines as Windows writes them, and blank lines at the end do not count.
 ///
 /// # Errors
 ///
@@ -38,14 +39,13 @@ pub enum ClassListError {
 pub fn read_class_list(path: &Path) -> Result<Vec<String>, ClassListError> {
     let path = || path.to_owned();
     let text = fs::read_to_string(path()).map_err(|source| ClassListError::Io { path: path(), source })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-    let lines = text.lines().map(str::trim).zip(1..);
-    lines
-        .map(|(name, line)| match name {
-            "" => Err(ClassListError::Blank { path: path(), line }),
-            name => Ok(name.to_owned()),
-        })
-        .collect()
+    let lines: Vec<&str> = text.strip_prefix('\u{feff}').unwrap_or(&text).lines().collect();
+    let is_blank = |line: &&str| line.trim().is_empty();
+    let names = lines.iter().rposition(|line| !is_blank(line)).map_or(0, |last| last + 1);
+    match lines[..names].iter().position(is_blank) {
+        Some(blank) => Err(ClassListError::Blank { path: path(), line: blank + 1 }),
+        None => Ok(lines[..names].iter().map(ToString::to_string).collect()),
+    }
 }
 
 #[cfg(test)]
@@ -61,12 +61,17 @@ mod tests {
 
     #[test]
     fn what_editors_add_to_a_list_is_no_class() {
-        for text in ["cat\nold dog\n", "cat\nold dog", "\u{feff}cat\r\n old dog \r\n\r\n", "cat\nold dog\n\n \n\t\n"] {
+        for text in ["cat\nold dog\n", "cat\nold dog", "\u{feff}cat\r\nold dog\r\n\r\n", "cat\nold dog\n\n \n\t\n"] {
             assert_eq!(read(text).unwrap(), ["cat", "old dog"], "{text:?}");
         }
         for text in ["", "\n", "\u{feff}\r\n"] {
             assert!(read(text).unwrap().is_empty(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn spaces_around_a_name_belong_to_it() {
+        assert_eq!(read("cat \r\n old dog\n").unwrap(), ["cat ", " old dog"]);
     }
 
     #[test]

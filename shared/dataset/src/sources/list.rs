@@ -5,18 +5,21 @@
 //! - Samples come in the order of the list, one for each line. A file may appear more than once.
 //! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
 //!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them
-//!   otherwise. Anything else is an error. Without the column `label`, every label is 0.
+//!   otherwise. Anything else is an error, unless the classes are given and each label is the name of one
+//!   (`labels`). Without the column `label`, every label is 0.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
 //!
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
 //! folder, without a copy. The identity is a digest of paths, labels and sizes.
 
-use crate::label_text::LabelTexts;
+mod labels;
+
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
 use crate::stamp::Stamp;
 use crate::table::{Line, Table};
-use crate::{CLASSES_MAX, Dataset, Decoders, Header, Identity, Location, ReadError, parallel};
+use crate::{Dataset, Decoders, Header, Identity, Location, OpenOptions, ReadError, parallel};
+use labels::{Labels, Numbered};
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +76,16 @@ impl List {
     ///
     /// [`ListError`] says in which line what is wrong.
     pub fn open(path: &Path) -> Result<Self, ListError> {
-        let Listed { paths, labels, classes } = read(path)?;
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens a list as [`open`](Self::open) does, with these options, of which the kind does not matter.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, ListError> {
+        let Listed { paths, own, named } = read(path, options)?;
         let root = path.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let refused = |path: &Path| {
             let path = path.to_owned();
@@ -89,7 +101,8 @@ impl List {
         for (path, stamp) in paths.iter().zip(stamps.into_iter().flatten()) {
             files.add(path.as_bytes(), stamp.map_err(|(path, source)| refused(&root.join(path))(source))?);
         }
-        let identity = digest(&files, &labels, &classes);
+        let identity = digest(&files, &own);
+        let Numbered { labels, classes } = named.unwrap_or(own);
         Ok(Self { files, labels, classes, identity })
     }
 }
@@ -97,13 +110,14 @@ impl List {
 /// What stands in a list.
 struct Listed {
     paths: Vec<String>,
-    /// The label of each path; empty without the column.
-    labels: Vec<u32>,
-    classes: Vec<String>,
+    /// The labels as the list alone says.
+    own: Numbered,
+    /// The labels as names, if the given classes say that the labels are names.
+    named: Option<Numbered>,
 }
 
 /// Reads a list.
-fn read(path: &Path) -> Result<Listed, ListError> {
+fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
     let unreadable = |source| ListError::Unreadable { path: path.to_owned(), source };
     let wrong = |line, what: String| ListError::Line { path: path.to_owned(), line, what };
     let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
@@ -124,7 +138,7 @@ fn read(path: &Path) -> Result<Listed, ListError> {
         ));
     };
     let label_at = column("label")?;
-    let (mut paths, mut labels, mut texts) = (Vec::new(), Vec::new(), LabelTexts::new(CLASSES_MAX as u64 - 1));
+    let (mut paths, mut labels) = (Vec::new(), Labels::new(options));
     while let Some(Line { number: line, cells }) = table.next().map_err(unreadable)? {
         let cell = |at: usize, name: &str| match std::str::from_utf8(cells[at]) {
             Err(_) => Err(wrong(line, format!("the {name} is not UTF-8: save the list as UTF-8"))),
@@ -133,29 +147,14 @@ fn read(path: &Path) -> Result<Listed, ListError> {
         };
         paths.push(cell(path_at, "path")?);
         if let Some(at) = label_at {
-            let label = cell(at, "label")?;
-            texts.add(line, &label);
-            labels.push(label);
+            labels.add(line, cell(at, "label")?);
         }
     }
     if paths.is_empty() {
         return Err(wrong(1, "no line names a file".into()));
     }
-    let (labels, classes) = if texts.are_indices("line").map_err(|(line, what)| wrong(line, what))? {
-        (labels.iter().filter_map(|label| texts.index(label)).map(|index| index as u32).collect(), Vec::new())
-    } else {
-        named(labels)
-    };
-    Ok(Listed { paths, labels, classes })
-}
-
-/// Returns the number of each label that is the name of a class, and the names of the classes.
-fn named(labels: Vec<String>) -> (Vec<u32>, Vec<String>) {
-    let mut classes = labels.clone();
-    classes.sort_unstable();
-    classes.dedup();
-    let numbers = labels.iter().map(|label| classes.binary_search(label).expect("it is one of them") as u32);
-    (numbers.collect(), classes)
+    let (own, named) = labels.numbered().map_err(|(line, what)| wrong(line, what))?;
+    Ok(Listed { paths, own, named })
 }
 
 /// Returns the stamp of the regular file at a path, if there is one.
@@ -167,7 +166,7 @@ fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
     }
 }
 
-fn digest(files: &Files, labels: &[u32], classes: &[String]) -> Identity {
+fn digest(files: &Files, Numbered { labels, classes }: &Numbered) -> Identity {
     let mut hasher = IdentityHasher::new("ddlp list 1");
     hasher.number(classes.len() as u64);
     classes.iter().for_each(|class| hasher.field(class.as_bytes()));

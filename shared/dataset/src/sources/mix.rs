@@ -48,7 +48,7 @@ pub enum MixError {
     /// The file is not a description of a mix.
     #[error(
         "{} is not a mix of datasets: {message}; a mix has a table [[dataset]] for each dataset, with its `path` and \
-         maybe its `weight`",
+         maybe its `weight` and `kind`",
         .path.display()
     )]
     Malformed {

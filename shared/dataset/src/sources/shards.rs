@@ -81,10 +81,15 @@ pub enum ShardError {
         problem: String,
     },
     /// No shard holds a sample.
-    #[error("{} holds no samples: a sample is an image, and maybe a .cls member of the same name", .path.display())]
+    #[error(
+        "{} holds no samples: a sample is an image ({}), and maybe a .cls member of the same name{other}",
+        .path.display(), IMAGE_EXTENSIONS.join(", ")
+    )]
     Empty {
         /// The shard or folder.
         path: PathBuf,
+        /// Names a member that is not part of a sample, if there is one.
+        other: String,
     },
     /// `classes.txt` cannot be used.
     #[error(transparent)]
@@ -165,10 +170,11 @@ impl Shards {
             left_out: LeftOut::new(LISTED_MAX),
             identity: Identity::from_bytes([0; 32]),
         };
-        let (mut unlabelled, mut has_labels) = (None::<(PathBuf, String)>, false);
+        let (mut unlabelled, mut lost, mut has_labels) = (None::<(PathBuf, String)>, None, false);
         for (name, listing) in names.into_iter().zip(listings) {
             let mut listing = listing?;
             has_labels |= listing.has_labels;
+            lost = lost.or(listing.lost.take());
             unlabelled = unlabelled.or(listing.unlabelled.take().map(|key| (directory.join(&name), key)));
             shards.append(name, listing).map_err(failed)?;
         }
@@ -176,8 +182,12 @@ impl Shards {
             let problem = "no label: a member .cls must stand beside the image, as beside other ones".into();
             return Err(ShardError::Sample { path, key, problem });
         }
+        if let Some(lost) = lost.filter(|_| !has_labels) {
+            return Err(lost);
+        }
         if shards.samples.is_empty() {
-            return Err(ShardError::Empty { path: path.to_owned() });
+            let other = shards.left_out.names.first().map(|name| format!(", but {name} is neither"));
+            return Err(ShardError::Empty { path: path.to_owned(), other: other.unwrap_or_default() });
         }
         shards.classes = if has_labels { shards.class_names()? } else { Vec::new() };
         shards.identity = shards.digest();

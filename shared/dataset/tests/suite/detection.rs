@@ -1,6 +1,6 @@
 //! The kinds of dataset that `open` recognises.
 
-use ddlp_dataset::{OpenError, open};
+use ddlp_dataset::{Kind, OpenError, OpenOptions, open, open_with};
 use std::fs;
 use std::path::Path;
 
@@ -60,6 +60,7 @@ fn a_folder_of_two_kinds_is_refused() {
     let hidden: (&str, &[u8]) = (".previews/1.jpg", b"x");
     let cases = [
         ([batch, image], Some(["could be CIFAR-10, because of", "data_batch_1.bin, or an image folder, because of"])),
+        ([batch, shard], Some(["move one of the two out", "say by `kind` which one it is (cifar or tar)"])),
         ([hundred, image], Some(["could be CIFAR-100, because of", "cat/deep/1.jpg:"])),
         ([shard, image], Some(["could be tar shards, because of", "x.tar, or an image folder, because of"])),
         ([shard, ("1.jpg", b"x")], Some(["could be tar shards, because of", "1.jpg: move one of the two out of"])),
@@ -85,8 +86,20 @@ fn a_folder_of_two_kinds_is_refused() {
         open(&root.join("explained")).map(|dataset| dataset.kind()).map_err(|error| error.to_string()),
         Ok("tar")
     );
-    // A file in place of the folder decides.
-    assert_eq!(open(&root.join("2/x.tar")).unwrap().kind(), "tar");
+    // The kind decides, or a file in place of the folder.
+    let of_kind = |folder: &str, kind| {
+        let options = OpenOptions { kind: Some(kind), ..OpenOptions::default() };
+        open_with(&root.join(folder), &options).map(|dataset| dataset.kind()).map_err(|error| error.to_string())
+    };
+    assert_eq!((of_kind("3", Kind::Tar), of_kind("3", Kind::Folder)), (Ok("tar"), Ok("folder")));
+    assert_eq!((of_kind("0", Kind::Cifar), of_kind("0", Kind::Folder)), (Ok("cifar"), Ok("folder")));
+    let said = of_kind("5", Kind::Cifar).unwrap_err();
+    assert!(said.contains("or CIFAR-100, because of") && !said.contains("`kind`"), "{said}");
+    assert!(of_kind("2", Kind::Tar).unwrap_err().contains("holds no samples"));
+    // Nor does a file need the name of its kind.
+    write(&root.join("list.txt"), b"path,label\n0/cat/deep/1.jpg,cat\n");
+    assert_eq!((of_kind("list.txt", Kind::List), of_kind("list.txt", Kind::Pack).is_err()), (Ok("list"), true));
+    assert_eq!(open(&root.join("3/x.tar")).unwrap().kind(), "tar");
     assert_eq!(open(&root.join("0/cat")).unwrap().kind(), "folder");
 }
 

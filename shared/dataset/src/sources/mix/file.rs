@@ -1,8 +1,8 @@
-//! A mix as a TOML file: a table `[[dataset]]` for each dataset, with its `path` and maybe its `weight`. Paths are
-//! relative to the folder of the file. All datasets have a weight, or none has one.
+//! A mix as a TOML file: a table `[[dataset]]` for each dataset, with its `path` and maybe its `weight` and `kind`.
+//! Paths are relative to the folder of the file. All datasets have a weight, or none has one.
 
 use super::{Mix, MixError};
-use crate::sources;
+use crate::{Kind, OpenOptions, sources};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ struct Description {
 struct Described {
     path: PathBuf,
     weight: Option<f64>,
+    kind: Option<Kind>,
 }
 
 impl Mix {
@@ -31,15 +32,24 @@ impl Mix {
     ///
     /// [`MixError`] says what in the file is wrong, or which dataset does not open.
     pub fn open(path: &Path) -> Result<Self, MixError> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens a mix as [`open`](Self::open) does. Its datasets are opened with these options, except for the kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, MixError> {
         let described = read(path)?;
         let weights: Vec<f64> = described.iter().filter_map(|dataset| dataset.weight).collect();
-        let datasets = described.iter().map(|Described { path: part, .. }| {
+        let datasets = described.iter().map(|Described { path: part, kind, .. }| {
             let name = part.display().to_string();
             // A file that names itself would be opened for ever.
-            if part.extension().is_some_and(|extension| extension == EXTENSION) {
+            if part.extension().is_some_and(|extension| extension == EXTENSION) || *kind == Some(Kind::Mix) {
                 return Err(MixError::Nested(name));
             }
-            let opened = sources::open(&beside(path, part));
+            let opened = sources::open_with(&beside(path, part), &OpenOptions { kind: *kind, ..options.clone() });
             let failed = |source| MixError::Dataset { path: path.to_owned(), source: Box::new(source) };
             Ok((name, Arc::from(opened.map_err(failed)?)))
         });

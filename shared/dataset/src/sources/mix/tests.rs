@@ -165,6 +165,8 @@ fn what_is_wrong_in_a_mix_is_said() {
         ("[[dataset]]\npath = \"missing\"\n".into(), "wrong.toml: cannot open dataset"),
         ("[[dataset]]\npath = \"empty\"\n".into(), "empty"),
         ("[[dataset]]\npath = \"wrong.toml\"\n".into(), "wrong.toml is a mix itself"),
+        ("[[dataset]]\npath = \"a\"\nkind = \"mix\"\n".into(), "a is a mix itself"),
+        ("[[dataset]]\npath = \"a\"\nkind = \"tar\"\n".into(), "holds no samples"),
         ("[[dataset]]\npath = \"a\"\nwieght = 2\n".into(), "unknown field `wieght`"),
         ("dataset = []".into(), "a mix has 1 to 1024 datasets, not 0"),
         ("operations = []".into(), "wrong.toml is not a mix of datasets: line 1"),

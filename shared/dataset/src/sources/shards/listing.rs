@@ -4,6 +4,7 @@ use super::ShardError;
 use super::members::{Member, Members};
 use crate::CLASSES_MAX;
 use crate::extent::make_room;
+use crate::label_text::LabelTexts;
 use crate::sources::left_out::LeftOut;
 use crate::stamp::Stamp;
 use std::fs::File;
@@ -31,6 +32,9 @@ pub(super) struct ShardListing {
     pub(super) unlabelled: Option<String>,
     /// Whether a sample has a label.
     pub(super) has_labels: bool,
+    /// Reason why the first image that makes no sample is lost, if the samples have no labels. Beside samples with
+    /// labels, it is left out.
+    pub(super) lost: Option<ShardError>,
     pub(super) left_out: LeftOut,
 }
 
@@ -64,6 +68,7 @@ pub(super) fn list_shard(path: &Path, file: &File, names_max: usize) -> Result<S
         samples: Vec::new(),
         unlabelled: None,
         has_labels: false,
+        lost: None,
         left_out: LeftOut::new(names_max),
     };
     let mut members = Members::new(file, stamp.bytes);
@@ -114,8 +119,8 @@ impl Group {
         let mut bytes = vec![0; length as usize];
         file.read_exact_at(&mut bytes, content.start)
             .map_err(|source| ShardError::Io { path: path.to_owned(), source })?;
-        let label = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        let label = label.filter(|&label| (label as usize) < CLASSES_MAX);
+        let texts = LabelTexts::new(CLASSES_MAX as u64 - 1);
+        let label = std::str::from_utf8(&bytes).ok().and_then(|text| texts.index(text)).map(|label| label as u32);
         let text = bytes.escape_ascii();
         label.ok_or_else(|| {
             self.problem(path, &format!("a label \"{text}\", which is not a number below {CLASSES_MAX}"))
@@ -124,15 +129,14 @@ impl Group {
 
     /// Refuses a complete group that loses members of a sample: a label without an image, or names in which the key
     /// should have ended at the last dot. Beside an image of the group, an image without a label, such as a mask, is
-    /// not lost.
-    fn refuse_lost_sample(&self, path: &Path) -> Result<(), ShardError> {
+    /// not lost. Without one, returns the reason why such an image may be lost.
+    fn refuse_lost_sample(&self, path: &Path) -> Result<Option<ShardError>, ShardError> {
         let mut parts: Vec<(&[u8], Role, &[u8])> = self.others.iter().filter_map(|other| part_by_end(other)).collect();
         parts.sort_unstable();
+        let whole = parts.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1);
         let lost = match self.image {
-            None => parts.first(),
-            Some(_) => {
-                parts.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1).map(|pair| &pair[0])
-            }
+            None => whole.map(|pair| &pair[0]).or(parts.first()),
+            Some(_) => whole.map(|pair| &pair[0]),
         };
         if let Some((stem, _, extension)) = lost {
             let [key, rest, extension] =
@@ -142,12 +146,14 @@ impl Group {
                  the members, such as {key}_{}.{extension}",
                 rest.replace('.', "_")
             );
-            return Err(self.problem(path, &problem));
+            let has_label = self.label.is_some() || parts.iter().any(|(_, role, _)| *role == Role::Label);
+            let problem = self.problem(path, &problem);
+            return if has_label { Err(problem) } else { Ok(Some(problem)) };
         }
         if self.image.is_none() && self.label.is_some() {
             return Err(self.problem(path, "a label and no image: its members must follow each other"));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn problem(&self, path: &Path, problem: &str) -> ShardError {
@@ -159,7 +165,10 @@ impl Group {
 impl ShardListing {
     /// Adds a complete group to the listing. A group with neither image nor label is not a sample.
     fn close(&mut self, path: &Path, group: Group) -> Result<(), ShardError> {
-        group.refuse_lost_sample(path)?;
+        let lost = group.refuse_lost_sample(path)?;
+        if self.lost.is_none() {
+            self.lost = lost;
+        }
         let Group { key, image, label, others } = group;
         let Some((name, content)) = image else {
             others.iter().for_each(|other| self.leave_out(path, other));

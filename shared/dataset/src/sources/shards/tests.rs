@@ -240,8 +240,37 @@ fn incomplete_samples_are_named() {
     }
     let message = refusal(&archive(&[("1.jpg", b"x"), ("1.cls", &[b'1'; 33])]));
     assert!(message.contains("a label of 33 bytes"), "{message}");
-    assert!(refusal(&archive(&[("README", b"x")])).contains("no samples"));
+    let message = refusal(&archive(&[("README", b"x")]));
+    assert!(message.contains("no samples") && message.ends_with("but s.tar:README is neither"), "{message}");
+    let message = refusal(&archive(&[("1.gif", b"x"), ("2.gif", b"x")]));
+    assert!(message.contains("an image (jpg, jpeg,") && message.ends_with("but s.tar:1.gif is neither"), "{message}");
     assert!(refusal(&archive(&[])).contains("no samples"));
+}
+
+#[test]
+fn an_image_with_a_second_dot_alone_is_left_out_beside_samples_with_labels() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "a.tar", &archive(&[("0.mask.png", b"mask"), ("0.json", b"{}"), ("1.v2.jpg", b"x")]));
+    write(directory.path(), "b.tar", &archive(&[("7.jpg", b"x"), ("7.cls", b"0")]));
+    let shards = Shards::open(directory.path()).unwrap();
+    assert_eq!((shards.len(), shards.left_out()), (1, 3));
+    assert!(shards.left_out_names().contains(&"a.tar:0.mask.png".to_owned()), "{:?}", shards.left_out_names());
+    // Without labels it may be a sample.
+    for other in [[("7.jpg", b"x")], [("7.txt", b"x")]] {
+        write(directory.path(), "b.tar", &archive(&other.map(|(name, bytes)| (name, &bytes[..]))));
+        let said = Shards::open(directory.path()).err().expect("lost").to_string();
+        assert!(said.contains("a member 0.mask.png that makes no sample"), "{said}");
+    }
+    // With a label it is one.
+    let labelled = archive(&[("7.jpg", b"x"), ("7.cls", b"0"), ("8.v2.jpg", b"x"), ("8.cls", b"1")]);
+    assert!(refusal(&labelled).contains("a member 8.v2.jpg that makes no sample"));
+}
+
+#[test]
+fn labels_are_written_as_in_a_list() {
+    let members = [("1.jpg", b"x".as_slice()), ("1.cls", b"1.0\n"), ("2.jpg", b"x"), ("2.cls", b"+2")];
+    let shards = open_bytes(&archive(&members)).unwrap();
+    assert_eq!([0, 1].map(|index| shards.label(index)), [1, 2]);
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! How commands open a dataset: of which kind, and with which classes.
+
+use anyhow::Context;
+use clap::Args;
+use ddlp_dataset::{Classed, Dataset, Kind, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Options of commands that open a dataset themselves.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OpeningArgs {
+    /// Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and images:
+    /// folder, list, tar, cifar, pack or mix [default: as the path and its contents say]
+    #[arg(long, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// File with the names of all classes, one a line, that number the classes of the dataset: so a class has the same
+    /// label in every dataset, also in one that lacks some of the classes. A class that is not in FILE is an error
+    /// [default: the dataset numbers its own]
+    #[arg(long, value_name = "FILE")]
+    pub classes: Option<PathBuf>,
+}
+
+impl OpeningArgs {
+    /// Opens the dataset at a path.
+    pub fn open(&self, path: &Path) -> anyhow::Result<Arc<dyn Dataset>> {
+        self.open_by(|options| Ok(ddlp_dataset::open_with(path, options)?.into()))
+    }
+
+    /// Opens a dataset by a function that gets the options for it.
+    pub fn open_by(
+        &self,
+        open: impl FnOnce(&OpenOptions) -> anyhow::Result<Arc<dyn Dataset>>,
+    ) -> anyhow::Result<Arc<dyn Dataset>> {
+        let classes = self.classes.as_deref().map(ddlp_dataset::read_class_list).transpose()?;
+        let options = OpenOptions { kind: self.kind, classes: classes.unwrap_or_default(), ..OpenOptions::default() };
+        let dataset = open(&options)?;
+        let Some(file) = &self.classes else { return Ok(dataset) };
+        let classed = Classed::new(dataset, &options.classes);
+        Ok(Arc::new(classed.with_context(|| format!("the dataset does not fit --classes {}", file.display()))?))
+    }
+}

@@ -1,0 +1,132 @@
+"""Batches, and how they are made of those of the native part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from . import _ddlp
+from ._errors import ConfigurationError
+from ._output import OUTPUTS, Output, missing_library
+from ._phases import Phase
+
+
+class _Fields(NamedTuple):
+    images: Any
+    """The images, in the array type that the option `output` names."""
+    labels: Any
+    """The labels: int64, or float32 with a number for each class if they are mixed."""
+
+
+class Batch(_Fields):
+    """A batch: a pair of images and labels, with its epoch, number, prong and sample ids.
+
+    Some libraries copy a batch by `type(batch)(*batch)`. A copy made in this way has None in place of the attributes.
+    """
+
+    epoch: int | None = None
+    """Epoch, from 0."""
+    index: int | None = None  # type: ignore[assignment]
+    """Number within the epoch, from 0."""
+    prong: int | None = None
+    """Prong that prepared the batch: 0 is the CPU, 1 the first drive."""
+    sample_ids: list[int] | None = None
+    """Sample id of each image, and of its label and other fields."""
+    requested_ids: list[int] | None = None
+    """Sample id that the epoch's order has for each image: another one than in `sample_ids` where policy="replace" has
+    replaced a corrupt sample."""
+    sizes: list[tuple[int, int]] | None = None
+    """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
+
+    def _replace(self, **fields: Any) -> Batch:
+        replaced = super()._replace(**fields)
+        replaced.__dict__.update(self.__dict__)
+        return replaced
+
+
+class NamedBatch(dict[str, Any]):
+    """A batch of a loader with the option `names` or `fields`: a dict of its arrays, with the attributes of Batch."""
+
+    epoch: int | None = None
+    index: int | None = None
+    prong: int | None = None
+    sample_ids: list[int] | None = None
+    requested_ids: list[int] | None = None
+    sizes: list[tuple[int, int]] | None = None
+
+
+class BatchMaker(NamedTuple):
+    """What the options of a loader say about its batches."""
+
+    output: Output
+    names: tuple[str, str] | None
+    """Names of images and labels; None for pairs."""
+    cut: Callable[[Any, int, int], Any] | None
+    """Cuts an image out of its canvas, if the loader does that."""
+
+    def make(self, batch: _ddlp.Batch, has_canvas: bool) -> Batch:
+        """Makes the program's batch of a native one. `has_canvas` says whether its images lie on canvases."""
+        sizes: list[tuple[int, int]] | None = None
+        if has_canvas:
+            rows: Any = memoryview(dict(batch.others)["size"]).tolist()
+            sizes = [(height, width) for height, width in rows]
+        images = self.output(batch.images)
+        if self.cut is not None and sizes is not None:
+            images = [self.cut(image, *size) for image, size in zip(images, sizes, strict=True)]
+        fields = images, self.output(batch.labels)
+        # With names, a program expects dicts.
+        named = None if self.names is None else NamedBatch(zip(self.names, fields, strict=True))
+        if named is not None:
+            named.update((name, self.output(field)) for name, field in batch.others)
+        delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
+        delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
+        delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
+        return delivered
+
+
+def maker_of(
+    output: Any, dtype: Any, layout: str, names: Any, has_fields: bool, ragged: bool, phases: list[Phase]
+) -> BatchMaker:
+    """Checks the options about batches. Returns what makes the batches."""
+    if names is not None and not _are_two_names(names):
+        raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
+    if not isinstance(dtype, str):
+        raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
+    if not isinstance(output, str) or output not in OUTPUTS:
+        raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
+    missing = missing_library(output)
+    if missing is not None:
+        raise ConfigurationError(
+            f"output is {output!r}, but the package {missing} is not installed: pip install {missing}, or choose "
+            "another output"
+        )
+    if output == "numpy" and dtype == "bfloat16":
+        raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
+    cut = None if not ragged else _cut_of(layout, output, phases)
+    if names is not None and "size" in names and any(phase.has_canvas for phase in phases):
+        raise ConfigurationError(
+            f'names is {names!r}, but "size" is the name of the sizes that images have on the canvases of PadTo: '
+            "choose another one"
+        )
+    return BatchMaker(OUTPUTS[output], ("image", "label") if names is None and has_fields else names, cut)
+
+
+def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int, int], Any]:
+    """Returns the function that cuts an image out of its canvas."""
+    if not all(phase.has_canvas for phase in phases):
+        raise ConfigurationError(
+            "ragged needs a pipeline that ends with PadTo, such as ddlp.Pipeline([ddlp.Resize(256), ddlp.PadTo(512)])"
+        )
+    if output == "dlpack":
+        raise ConfigurationError(
+            'ragged cuts images out of their canvases, which a ddlp.Array cannot: choose the output "torch" or '
+            '"numpy", or leave ragged out and use batch.sizes'
+        )
+    if layout == "NHWC":
+        return lambda image, height, width: image[:height, :width]
+    return lambda image, height, width: image[:, :height, :width]
+
+
+def _are_two_names(names: Any) -> bool:
+    are_names = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    return are_names and len(names) == 2 and names[0] != names[1]
