@@ -2,6 +2,7 @@
 //!
 //! - [`contract`]: checks that all drivers behave alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
+//! - [`finishing`]: a delivery target that finishes batches itself.
 //! - [`hooked`]: a dataset with hooks at its reads, and a gate at which the CPU waits for drives.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
@@ -10,6 +11,7 @@
 
 pub mod agent;
 pub mod contract;
+pub mod finishing;
 pub mod hooked;
 pub mod photos;
 pub mod proxy;

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::field::{DType, ImageLayout};
 use crate::level::Level;
@@ -116,6 +116,16 @@ impl Normalizer {
             DType::U8 | DType::I64 => panic!("{dtype} is not a float"),
         };
         Self { table, layout }
+    }
+
+    /// Returns the table: the value of each of the 256 bytes of red, then of green, then of blue, as floats in this
+    /// machine's byte order.
+    pub fn table(&self) -> &[u8] {
+        match &self.table {
+            FloatTable::F16(table) => table.values.as_bytes(),
+            FloatTable::Bf16(table) => table.values.as_bytes(),
+            FloatTable::F32(table) => table.values.as_bytes(),
+        }
     }
 
     /// Writes samples of `shape`, rows of RGB, as floats: `out` has as many floats as `pixels` has bytes.

@@ -16,6 +16,7 @@ mod drives;
 mod endings;
 mod faults;
 mod fetching;
+mod finishing;
 mod first_version;
 mod headspace;
 mod hosts;

@@ -58,7 +58,7 @@ impl Engine {
         core.plan.delivered(id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let (samples, fields) = (self.task.dataset.len(), self.task.bucket(id).fields.clone());
-        let batch = Batch::new(samples, id, prong, fields, ready.records, ready.memory);
+        let batch = Batch::new(samples, id, prong, fields, ready.records, ready.memory, ready.finishing);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.wake_cpu();
         Some(Ok(batch))
@@ -72,7 +72,7 @@ impl Engine {
         let any_ready_in = |place| core.ready.values().flatten().any(|ready| ready.place == place);
         if !core.schedule.is_idle() || self.is_making_ready() {
             None
-        } else if self.target.free() == 0 && !any_ready_in(BatchPlace::Buffer) {
+        } else if self.target.free() == 0 && !self.target.awaits_device() && !any_ready_in(BatchPlace::Buffer) {
             Some(KeptPlaces::Buffers(self.target.count()))
         } else if core.schedule.outstanding(CPU) == 0
             && !slots.is_empty()
