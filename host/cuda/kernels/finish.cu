@@ -151,9 +151,9 @@ template <class Type> struct Floats {
 struct Bytes {
     typedef u8 Element;
 
-    __device__ __forceinline__ u8 one(u32 channel, u8 own) const { return own; }
+    __device__ __forceinline__ u8 one(u32, u8 own) const { return own; }
 
-    __device__ __forceinline__ u8 blend(const Batch& batch, u32 channel, u8 own, u8 other) const {
+    __device__ __forceinline__ u8 blend(const Batch& batch, u32, u8 own, u8 other) const {
         const int product = (int(own) - int(other)) * batch.weight15;
         return u8(int(other) + (((product >> 14) + 1) >> 1));
     }
@@ -279,7 +279,7 @@ __device__ __forceinline__ void fill(u32 (&shared)[CHANNELS * LEVELS], const typ
 #define BATCH {rows, count, pixels, width, mix, weight, rest, weight15, x0, y0, x1, y1}
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    finish_u8(const u8* __restrict__ rows, u8* __restrict__ out, const u8* __restrict__ table, BATCH_PARAMETERS) {
+    finish_u8(const u8* __restrict__ rows, u8* __restrict__ out, const u8*, BATCH_PARAMETERS) {
     const Batch batch = BATCH;
     finish(batch, Bytes{}, out, planar);
 }
