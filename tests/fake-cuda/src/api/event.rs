@@ -1,0 +1,76 @@
+//! Events.
+
+use std::ffi::c_uint;
+
+use super::{driver_functions, put};
+use crate::code::Code;
+use crate::driver::{Failure, Session};
+use crate::stream::Event;
+
+const DISABLE_TIMING: u32 = 2;
+const ALL_FLAGS: u32 = 7;
+
+impl Session {
+    /// Returns an event.
+    pub(super) fn event(&self, handle: u64) -> Result<&Event, Failure> {
+        let missing = || Failure::defect(Code::INVALID_HANDLE, format!("{handle:#x} is no event, or is destroyed"));
+        self.events.get(&handle).ok_or_else(missing)
+    }
+}
+
+driver_functions! {
+    fn cuEventCreate(event: *mut u64, flags: c_uint) Init |call| {
+        let context = call.context()?;
+        if flags > ALL_FLAGS {
+            return Err(Failure::defect(Code::INVALID_VALUE, format!("an event has no flags {flags}")));
+        }
+        let handle = call.new_handle();
+        put(event, handle)?;
+        call.events.insert(handle, Event { context, flags, mark: None });
+    }
+
+    fn cuEventDestroy_v2(event: u64) Init |call| {
+        call.event(event)?;
+        call.events.remove(&event);
+    }
+
+    fn cuEventRecord(event: u64, stream: u64) Init |call| {
+        let stream = call.stream(stream)?;
+        if call.event(event)?.context != call.streams[&stream].context {
+            return Err(Failure::defect(Code::INVALID_HANDLE, "event and stream belong to different contexts"));
+        }
+        let mark = call.queue_mark(stream);
+        call.events.get_mut(&event).expect("was looked up").mark = Some(mark);
+    }
+
+    fn cuEventQuery(event: u64) Init |call| {
+        let context = call.event(event)?.context;
+        call.check_capture()?;
+        call.check_context(context)?;
+        let Some(mark) = call.event(event)?.mark.clone() else { return Ok(()) };
+        if !mark.has_passed() {
+            call.step();
+            call.check_context(context)?;
+            return Err(Code::NOT_READY.into());
+        }
+    }
+
+    fn cuEventSynchronize(event: u64) Init |call| {
+        let context = call.event(event)?.context;
+        call.check_capture()?;
+        let mark = call.event(event)?.mark.clone();
+        call.wait_until(context, |_| mark.as_ref().is_none_or(|mark| mark.has_passed()))?;
+    }
+
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) Init |call| {
+        let [start, end] = [call.event(start)?, call.event(end)?];
+        if (start.flags | end.flags) & DISABLE_TIMING != 0 {
+            return Err(Failure::defect(Code::INVALID_HANDLE, "an event was made without timing"));
+        }
+        let (Some(start), Some(end)) = (&start.mark, &end.mark) else {
+            return Err(Failure::defect(Code::INVALID_HANDLE, "an event was never recorded"));
+        };
+        let (Some(start), Some(end)) = (start.time(), end.time()) else { return Err(Code::NOT_READY.into()) };
+        put(milliseconds, end.saturating_duration_since(start).as_secs_f32() * 1e3)?;
+    }
+}

@@ -1,0 +1,176 @@
+//! The finishing kernels against the host's functions, bit by bit.
+
+use ddlp_pixels::{DType, ImageLayout, Normalize, Normalizer, Shape, blend};
+use zerocopy::IntoBytes;
+
+use crate::driver::{Gpu, PTX, SUCCESS};
+
+const TYPES: [(&str, DType); 4] =
+    [("finish_u8", DType::U8), ("finish_f16", DType::F16), ("finish_bf16", DType::Bf16), ("finish_f32", DType::F32)];
+
+/// What is done to the rows of a batch.
+#[derive(Clone, Copy, Debug)]
+enum Mix {
+    None,
+    Blend(f64),
+    /// A window: left, top, right and bottom.
+    Paste([u32; 4]),
+}
+
+/// A batch to be finished.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    shape: Shape,
+    count: usize,
+    planar: bool,
+    mix: Mix,
+}
+
+/// Computes a batch on the host: elements of each row, then the mix of the rows.
+fn on_the_host(dtype: DType, case: Case, normalize: &Normalize, rows: &[u8]) -> Vec<u8> {
+    let Case { shape, count, planar, mix } = case;
+    let layout = if planar { ImageLayout::Nchw } else { ImageLayout::Nhwc };
+    let row_bytes = shape.bytes() * dtype.bytes();
+    // Words are aligned for all types.
+    let aligned = |bytes: usize| vec![0u64; bytes.div_ceil(8)];
+    let finished: Vec<Vec<u64>> = rows
+        .chunks(shape.bytes())
+        .map(|row| {
+            let mut out = aligned(row_bytes);
+            let bytes = &mut out.as_mut_bytes()[..row_bytes];
+            if dtype.is_float() {
+                Normalizer::new(normalize, dtype, layout).write(row, shape, bytes);
+            } else if planar {
+                planes(row, bytes);
+            } else {
+                bytes.copy_from_slice(row);
+            }
+            out
+        })
+        .collect();
+    let mut all = Vec::new();
+    for (at, own) in finished.iter().enumerate() {
+        let other = &finished[at.checked_sub(1).unwrap_or(count - 1)];
+        let mut row = own.clone();
+        let (row, other) = (&mut row.as_mut_bytes()[..row_bytes], &other.as_bytes()[..row_bytes]);
+        match mix {
+            Mix::None => {}
+            Mix::Blend(weight) => blend(dtype, weight, row, other),
+            Mix::Paste(window) => paste(shape, planar, dtype.bytes(), window, row, other),
+        }
+        all.extend_from_slice(row);
+    }
+    all
+}
+
+fn planes(row: &[u8], out: &mut [u8]) {
+    let pixels = row.len() / 3;
+    for (at, &byte) in row.iter().enumerate() {
+        out[at % 3 * pixels + at / 3] = byte;
+    }
+}
+
+fn paste(shape: Shape, planar: bool, bytes: usize, [x0, y0, x1, y1]: [u32; 4], row: &mut [u8], other: &[u8]) {
+    let pixels = (shape.width * shape.height) as usize;
+    for (y, x) in (y0..y1).flat_map(|y| (x0..x1).map(move |x| (y, x))) {
+        let pixel = (y * shape.width + x) as usize;
+        for channel in 0..3 {
+            let element = if planar { channel * pixels + pixel } else { pixel * 3 + channel };
+            let extent = element * bytes..(element + 1) * bytes;
+            row[extent.clone()].copy_from_slice(&other[extent]);
+        }
+    }
+}
+
+/// Returns the table of a type: its value of each byte of each channel.
+fn table(dtype: DType, normalize: &Normalize) -> Vec<u8> {
+    let pixels: Vec<u8> = (0..=255).flat_map(|value| [value; 3]).collect();
+    let mut out = vec![0u64; 768 * dtype.bytes() / 8];
+    let shape = Shape { height: 1, width: 256, channels: 3 };
+    Normalizer::new(normalize, dtype, ImageLayout::Nchw).write(&pixels, shape, out.as_mut_bytes());
+    out.as_bytes().to_vec()
+}
+
+fn bits(value: f32) -> u64 {
+    value.to_bits().into()
+}
+
+/// Finishes a batch on the device. `shift` moves rows and output away from their alignment, by that many elements.
+fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8], table: u64, shift: usize) -> Vec<u8> {
+    let Case { shape, count, planar, mix } = case;
+    let bytes = rows.len() * dtype.bytes();
+    let (from, to) = (gpu.allocate(rows.len() + shift), gpu.allocate(bytes + shift * dtype.bytes()));
+    let (rows_at, out_at) = (from + shift as u64, to + (shift * dtype.bytes()) as u64);
+    gpu.write(rows_at, rows);
+    let (kind, weight, window) = match mix {
+        Mix::None => (0, 1.0, [0; 4]),
+        Mix::Blend(weight) => (1, weight, [0; 4]),
+        Mix::Paste(window) => (2, 1.0, window),
+    };
+    let pixels = shape.width * shape.height;
+    let mut arguments =
+        vec![rows_at, out_at, table, count as u64, pixels.into(), shape.width.into(), planar.into(), kind];
+    arguments.extend([bits(weight as f32), bits((1.0 - weight) as f32), (weight * 32_768.0).round() as u64]);
+    arguments.extend(window.map(u64::from));
+    let grid = [pixels.div_ceil(4 * 4 * 256), (count as u32).min(3), 1 + count as u32 % 2];
+    assert_eq!(gpu.launch(function, grid, 256, &arguments, 0), SUCCESS);
+    let found = gpu.read(out_at, bytes);
+    assert_eq!((gpu.free(from), gpu.free(to)), (SUCCESS, SUCCESS));
+    found
+}
+
+fn check(gpu: &Gpu, shapes: &[(u32, u32)], counts: &[usize], mixes: impl Fn(u32, u32) -> Vec<Mix>, shifts: &[usize]) {
+    let normalize = Normalize::IMAGENET;
+    let mut number = 1u32;
+    for (name, dtype) in TYPES {
+        let function = gpu.function(PTX, name);
+        let table = if dtype.is_float() {
+            let table = table(dtype, &normalize);
+            let address = gpu.allocate(table.len());
+            gpu.write(address, &table);
+            address
+        } else {
+            0
+        };
+        for (&(height, width), &count) in shapes.iter().flat_map(|shape| counts.iter().map(move |count| (shape, count)))
+        {
+            let shape = Shape { height, width, channels: 3 };
+            let mut byte = || {
+                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (number >> 24) as u8
+            };
+            let rows: Vec<u8> = (0..shape.bytes() * count).map(|_| byte()).collect();
+            for (mix, planar) in mixes(height, width).into_iter().flat_map(|mix| [(mix, false), (mix, true)]) {
+                let case = Case { shape, count, planar, mix };
+                let expected = on_the_host(dtype, case, &normalize, &rows);
+                for &shift in shifts {
+                    let found = on_the_device(gpu, function, dtype, case, &rows, table, shift);
+                    assert!(found == expected, "{name}, {case:?}, shifted by {shift}");
+                }
+            }
+        }
+    }
+    assert_eq!(gpu.stand_in.defects(), Vec::<String>::new());
+}
+
+#[test]
+fn every_mix_of_odd_sizes_equals_the_hosts() {
+    let gpu = Gpu::new(1);
+    let mixes = |height, width| {
+        let weights = [0.0, 1.0 / 32_768.0, 0.25, 0.3, 0.5, 20_001.0 / 32_768.0, 32_767.0 / 32_768.0, 1.0];
+        let mut mixes: Vec<Mix> = weights.into_iter().map(Mix::Blend).collect();
+        let (x, y) = (width / 2, height / 2);
+        let windows = [[0, 0, 0, 0], [0, 0, width, height], [x, y, width, height], [0, y, x + 1, y + 1], [x, 0, x, y]];
+        mixes.extend(windows.map(Mix::Paste));
+        mixes.push(Mix::None);
+        mixes
+    };
+    check(&gpu, &[(1, 1), (3, 5), (7, 13), (8, 6), (5, 12)], &[1, 2, 5], mixes, &[0, 1]);
+}
+
+#[test]
+fn large_images_equal_the_hosts() {
+    let gpu = Gpu::new(2);
+    let mixes = |_, _| vec![Mix::None, Mix::Blend(0.3), Mix::Paste([17, 30, 101, 224])];
+    check(&gpu, &[(224, 224)], &[3], mixes, &[0]);
+}

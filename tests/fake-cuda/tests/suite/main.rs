@@ -1,0 +1,5 @@
+//! What a program sees of the stand-in, through the driver's functions.
+
+mod copies;
+mod driver;
+mod kernels;
