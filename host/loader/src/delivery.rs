@@ -214,6 +214,11 @@ impl DeliveryError {
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(error.into())
     }
+
+    /// Returns the error that it was created from.
+    pub fn inner(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
+    }
 }
 
 impl fmt::Display for DeliveryError {
