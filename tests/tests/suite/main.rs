@@ -18,6 +18,7 @@ mod faults;
 mod fetching;
 mod finishing;
 mod first_version;
+mod gpu;
 mod headspace;
 mod hosts;
 mod limits;
