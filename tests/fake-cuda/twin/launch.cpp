@@ -158,7 +158,7 @@ void run_block() {
     }
 }
 
-const Region* find(uint64_t address, size_t bytes) {
+Region* find(uint64_t address, size_t bytes) {
     uint64_t low = 0, high = launch->region_count;
     while (low < high) {
         const uint64_t middle = (low + high) / 2;
@@ -168,28 +168,38 @@ const Region* find(uint64_t address, size_t bytes) {
             high = middle;
     }
     if (low == 0) return nullptr;
-    const Region* region = launch->regions + low - 1;
+    Region* region = launch->regions + low - 1;
     const uint64_t offset = address - region->address;
     return bytes <= region->bytes && offset <= region->bytes - bytes ? region : nullptr;
 }
 
 // The regions of the last accesses.
-const Region* recent[4];
+Region* recent[4];
 uint32_t oldest;
+
+void extend(Touched& touched, uint64_t address, size_t bytes) {
+    if (touched.end == 0 || address < touched.start) touched.start = address;
+    if (address + bytes > touched.end) touched.end = address + bytes;
+}
+
+uint8_t* access(Region* region, uint64_t address, size_t bytes, bool writes) {
+    extend(writes ? region->written : region->read, address, bytes);
+    return region->storage + (address - region->address);
+}
 
 }  // namespace
 
 void __syncthreads() { leave(State::AT_BARRIER); }
 
-uint8_t* translate(uint64_t address, size_t bytes, size_t alignment) {
+uint8_t* translate(uint64_t address, size_t bytes, size_t alignment, bool writes) {
     if (address % alignment != 0) fail(MISALIGNED_ADDRESS, address, bytes);
-    for (const Region* region : recent)
+    for (Region* region : recent)
         if (region && address - region->address < region->bytes && bytes <= region->bytes - (address - region->address))
-            return region->storage + (address - region->address);
-    const Region* region = find(address, bytes);
+            return access(region, address, bytes, writes);
+    Region* region = find(address, bytes);
     if (!region) fail(ILLEGAL_ADDRESS, address, bytes);
     recent[oldest++ % 4] = region;
-    return region->storage + (address - region->address);
+    return access(region, address, bytes, writes);
 }
 
 extern "C" void fake_cuda_launch(const Kernel* which, const Launch* how, Fault* fault) {
