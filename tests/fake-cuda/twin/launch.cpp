@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <sys/mman.h>
-#include <unistd.h>
 
 Dimensions threadIdx, blockIdx, blockDim, gridDim;
 
@@ -17,6 +16,7 @@ namespace {
 constexpr int ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr size_t STACK_BYTES = 64 << 10;
+constexpr uint64_t STACK_END = 0x57ac4e4d57ac4e4d;
 constexpr uint8_t SHARED_POISON = 0xb5;
 
 #if defined(__x86_64__)
@@ -98,17 +98,18 @@ uint64_t random_number() {
     return z ^ z >> 31;
 }
 
+// Returns the lowest address of a thread's stack, where a word shows whether the thread needs more.
 uint8_t* stack_of(uint32_t thread) {
-    const size_t guard = sysconf(_SC_PAGESIZE), each = STACK_BYTES + guard;
     if (!stacks) {
-        void* memory = mmap(nullptr, MAX_THREADS * each, PROT_READ | PROT_WRITE,
+        void* memory = mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) abort();
         stacks = static_cast<uint8_t*>(memory);
-        for (uint32_t at = 0; at < MAX_THREADS; ++at) mprotect(stacks + at * each, guard, PROT_NONE);
     }
-    return stacks + thread * each + guard;
+    return stacks + thread * STACK_BYTES;
 }
+
+uint64_t& lowest_word(uint32_t thread) { return *reinterpret_cast<uint64_t*>(stack_of(thread)); }
 
 void leave(State state) {
     fibers[current].state = state;
@@ -138,6 +139,7 @@ void run_block() {
     for (uint32_t at = 0; at < threads; ++at) {
         order[at] = at;
         fibers[at].state = State::READY;
+        lowest_word(at) = STACK_END;
         prepare(fibers[at].saved, stack_of(at), run_thread);
     }
     for (;;) {
@@ -147,6 +149,7 @@ void run_block() {
             current = order[at];
             threadIdx = place_of(current);
             switch_to(scheduler, fibers[current].saved);
+            if (lowest_word(current) != STACK_END) abort();
             if (found->code) return;
             waiting += fibers[current].state == State::AT_BARRIER;
         }
