@@ -9,7 +9,7 @@
 
 Dimensions threadIdx, blockIdx, blockDim, gridDim;
 
-extern "C" uint8_t __start_kernel_shared[], __stop_kernel_shared[];
+extern "C" __attribute__((visibility("hidden"))) uint8_t __start_kernel_shared[], __stop_kernel_shared[];
 
 namespace {
 
