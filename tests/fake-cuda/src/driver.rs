@@ -10,6 +10,7 @@ use std::thread::{self, ThreadId};
 use crate::code::Code;
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::module::{Function, Module};
+use crate::order::Clock;
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::statistics::Statistics;
@@ -44,6 +45,8 @@ pub(crate) struct Driver {
     pub functions: BTreeMap<u64, Function>,
     pub memory: DeviceMemory,
     pub pinned: PinnedMemory,
+    /// What the host knows to have run, since it waited for it.
+    pub known: Clock,
     next_handle: u64,
     sequence: u64,
 }
@@ -263,8 +266,19 @@ impl Session {
     }
 
     /// Runs queued work until a mark has passed.
-    pub fn wait_for(&mut self, context: u64, mark: &Arc<Mark>) -> Result<(), Failure> {
-        self.wait_until(context, |_| mark.has_passed())
+    pub fn wait_for(&mut self, context: u64, mark: &Mark) -> Result<(), Failure> {
+        self.wait_until(context, |_| mark.has_passed())?;
+        self.learn(mark);
+        Ok(())
+    }
+
+    /// Runs all queued work of the contexts for which a condition holds.
+    pub fn wait_for_all(&mut self, context: u64, concerns: impl Fn(&Stream) -> bool) -> Result<(), Failure> {
+        let is_idle = |stream: &Stream| !concerns(stream) || stream.queue.is_empty();
+        self.wait_until(context, |driver| driver.streams.values().all(is_idle))?;
+        let Driver { streams, known, .. } = &mut **self;
+        streams.values().filter(|stream| concerns(stream)).for_each(|stream| known.join(&stream.clock));
+        Ok(())
     }
 }
 
@@ -286,6 +300,7 @@ impl Driver {
             functions: BTreeMap::new(),
             memory: DeviceMemory::new(),
             pinned: PinnedMemory::default(),
+            known: Clock::default(),
             next_handle: 0x5000_0000_0000,
             sequence: 0,
         };
@@ -343,10 +358,17 @@ impl Driver {
     /// Queues work on a stream. Work of a stream that captures never runs.
     pub fn queue(&mut self, stream: u64, work: Work) {
         self.sequence += 1;
-        let sequence = self.sequence;
+        let (sequence, after) = (self.sequence, self.known.clone());
         let stream = self.streams.get_mut(&stream).expect("was looked up");
         if stream.capture.is_none() {
-            stream.queue.push_back(Operation { sequence, work });
+            stream.queue.push_back(Operation { sequence, after, work });
+        }
+    }
+
+    /// Makes known to the host that a mark has passed.
+    pub fn learn(&mut self, mark: &Mark) {
+        if let Some(clock) = mark.clock() {
+            self.known.join(clock);
         }
     }
 
@@ -361,6 +383,13 @@ impl Driver {
     pub fn run_some(&mut self) {
         let eagerness = self.eagerness;
         while self.random.happens(eagerness) && self.step() {}
+    }
+
+    /// Runs an operation or none, so that a program which asks again and again gets further.
+    pub fn run_maybe(&mut self) {
+        if self.random.happens(128) {
+            self.step();
+        }
     }
 
     /// Returns the bytes that are allocated on a device.

@@ -27,6 +27,7 @@ mod code;
 mod driver;
 mod memory;
 mod module;
+mod order;
 mod ptx;
 mod random;
 mod scheduler;

@@ -1,18 +1,19 @@
 //! Memory of the devices, and page-locked memory of the host.
 //!
 //! Device addresses lie in a range that this process may not touch. The bytes lie elsewhere, under an address that no
-//! program gets. No device address is used twice, so each access to freed memory is found.
+//! program gets. A device address is used again only after all others, so accesses to freed memory are found.
 
 use std::collections::BTreeMap;
 
 use memmap2::MmapMut;
 
 use crate::code::Code;
+use crate::order::{Access, Accesses, Clock};
 use crate::random::Random;
-use crate::twin::Region;
+use crate::twin::{Region, Touched};
 
-/// Device addresses are reserved in this many bytes of address space, or the largest half, quarter … that there is.
-const RESERVED_BYTES: usize = 4 << 40;
+/// Device addresses are reserved in this many bytes of address space, or in a half, a quarter … of them.
+const RESERVED_BYTES: usize = 256 << 30;
 /// A real driver promises this alignment. Addresses here have no better one, so that nobody relies on it.
 const ALIGNMENT: u64 = 256;
 /// Addresses between two allocations belong to none: at least this many.
@@ -33,6 +34,7 @@ pub(crate) struct Allocation {
     pub device: i32,
     pub context: u64,
     storage: MmapMut,
+    accesses: Accesses,
 }
 
 impl DeviceMemory {
@@ -59,15 +61,30 @@ impl DeviceMemory {
 
     /// Allocates memory, full of bytes that nobody wrote. Returns its address.
     pub fn allocate(&mut self, bytes: u64, device: i32, context: u64, random: &mut Random) -> Result<u64, Code> {
-        // An odd multiple of the alignment, behind a gap.
-        let gap = GAP + random.number() % 64 * 2 * ALIGNMENT;
-        let address = (self.next + gap).next_multiple_of(2 * ALIGNMENT) + ALIGNMENT;
-        let end = address.checked_add(bytes).filter(|&end| end + GAP < self.range.end).ok_or(Code::OUT_OF_MEMORY)?;
+        let address = self.place(bytes, random).ok_or(Code::OUT_OF_MEMORY)?;
         let mut storage = MmapMut::map_anon(bytes as usize).map_err(|_| Code::OUT_OF_MEMORY)?;
         storage.fill(poison(random));
-        self.next = end;
-        self.allocations.insert(address, Allocation { bytes, device, context, storage });
+        self.next = address + bytes;
+        self.allocations.insert(address, Allocation { bytes, device, context, storage, accesses: Accesses::default() });
         Ok(address)
+    }
+
+    /// Returns an unused address: one that was never used, while there are any.
+    fn place(&self, bytes: u64, random: &mut Random) -> Option<u64> {
+        let gap = GAP + random.number() % 64 * 2 * ALIGNMENT;
+        [self.next, self.range.start].into_iter().find_map(|from| self.place_behind(from + gap, bytes))
+    }
+
+    fn place_behind(&self, mut from: u64, bytes: u64) -> Option<u64> {
+        loop {
+            let address = from.next_multiple_of(2 * ALIGNMENT) + ALIGNMENT;
+            let end = address.checked_add(bytes).filter(|&end| end + GAP < self.range.end)? + GAP;
+            let before = self.allocations.range(..end).next_back().map(|(start, found)| start + found.bytes + GAP);
+            match before.filter(|&behind| behind > address) {
+                None => return Some(address),
+                Some(behind) => from = behind,
+            }
+        }
     }
 
     /// Frees the allocation that begins at an address, and returns it.
@@ -119,6 +136,19 @@ impl DeviceMemory {
         Ok(())
     }
 
+    /// Records that an operation accesses an extent. Returns a sentence if nothing orders it and an earlier one.
+    pub fn access(&mut self, address: u64, access: Access, clock: &Clock) -> Option<String> {
+        let (_, allocation) = self.allocations.range_mut(..=address).next_back()?;
+        let (stream, verb) = (access.stream, if access.writes { "writes" } else { "reads" });
+        let (start, bytes) = (access.bytes.start, access.bytes.end - access.bytes.start);
+        let before = allocation.accesses.add(access, clock)?;
+        let (other, other_verb) = (before.stream, if before.writes { "writes" } else { "reads" });
+        Some(format!(
+            "stream {stream:#x} {verb} {bytes} bytes at {start:#x}, which stream {other:#x} {other_verb}: no event \
+             orders them"
+        ))
+    }
+
     /// Returns what a kernel on a device may access, sorted by address.
     pub fn regions(&mut self, device: i32) -> Vec<Region> {
         let of_device = self.allocations.iter_mut().filter(|(_, allocation)| allocation.device == device);
@@ -127,6 +157,8 @@ impl DeviceMemory {
                 address,
                 bytes: allocation.bytes,
                 storage: allocation.storage.as_mut_ptr(),
+                read: Touched::default(),
+                written: Touched::default(),
             })
             .collect()
     }
@@ -181,23 +213,17 @@ impl PinnedMemory {
         (address - start < pinned.bytes).then_some((start, pinned))
     }
 
-    /// Returns whether the pages of an extent and of a piece overlap.
-    pub fn shares_pages(&self, address: u64, bytes: u64) -> bool {
-        let page = page_bytes();
-        let pages = |address: u64, bytes: u64| address / page..(address + bytes).div_ceil(page);
-        let wanted = pages(address, bytes);
-        self.pieces.iter().any(|(&start, pinned)| {
-            let taken = pages(start, pinned.bytes);
-            taken.start < wanted.end && wanted.start < taken.end
-        })
+    /// Returns whether an extent and a piece overlap.
+    pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
+        self.at(address).is_some() || self.pieces.range(address..address + bytes).next().is_some()
     }
 
+    /// Returns whether an extent is page-locked.
     pub fn lock(&self, address: u64, bytes: u64) -> Lock {
         if let Some((start, pinned)) = self.at(address) {
             return if bytes <= pinned.bytes - (address - start) { Lock::Pinned } else { Lock::Partly };
         }
-        let touches = self.pieces.range(address..address + bytes).next().is_some();
-        if touches { Lock::Partly } else { Lock::Pageable }
+        if self.overlaps(address, bytes) { Lock::Partly } else { Lock::Pageable }
     }
 }
 
@@ -213,38 +239,53 @@ pub(crate) fn lock_pages(address: u64, bytes: u64) -> Result<(), String> {
     let (start, end) = (address / page * page, (address + bytes).next_multiple_of(page));
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| error.to_string())?;
     let mut next = start;
-    for line in maps.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
-        let path = words.nth(3).unwrap_or_default();
-        let Some((first, last)) = range.split_once('-') else { continue };
-        let parse = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        let (first, last) = (parse(first), parse(last));
-        if last <= next || first >= end {
-            continue;
-        }
-        if first > next {
+    for mapping in maps.lines().filter_map(Mapping::parse).filter(|mapping| mapping.end > start && mapping.start < end)
+    {
+        if mapping.start > next {
             break;
         }
-        if !rights.starts_with("rw") {
+        if !mapping.rights.starts_with("rw") {
             return Err(format!("{next:#x} cannot be read and written"));
         }
-        let in_memory = ["", "/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage"];
-        let is_memory = path.is_empty() || in_memory[1..].iter().any(|prefix| path.starts_with(prefix));
-        if rights.ends_with('s') && !is_memory {
-            return Err(format!("{next:#x} belongs to the file {path}, whose pages cannot be locked for writing"));
+        if mapping.is_shared_file() {
+            return Err(format!("{next:#x} belongs to the file {}: its pages cannot be locked", mapping.path));
         }
-        next = last;
+        next = mapping.end;
     }
     if next < end {
         return Err(format!("{next:#x} is not mapped"));
     }
     // SAFETY: only makes pages resident that the process has mapped.
     let done = unsafe { libc::madvise(start as *mut _, (end - start) as usize, libc::MADV_POPULATE_WRITE) };
-    // Kernels before 5.14 do not know it: pages come as they are touched.
     let error = std::io::Error::last_os_error();
+    // Kernels before 5.14 do not know it: there, pages come when they are touched.
     if done != 0 && error.raw_os_error() != Some(libc::EINVAL) {
         return Err(format!("{start:#x} cannot be locked: {error}"));
     }
     Ok(())
+}
+
+/// A line of /proc/self/maps.
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    rights: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let rights = words.next()?;
+        Some(Self { start: number(start)?, end: number(end)?, rights, path: words.nth(3).unwrap_or_default() })
+    }
+
+    /// Returns whether it is shared with a file on a disk. Files in memory can be locked.
+    fn is_shared_file(&self) -> bool {
+        let in_memory = ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage"];
+        let is_file = !self.path.is_empty() && !in_memory.iter().any(|prefix| self.path.starts_with(prefix));
+        self.rights.ends_with('s') && is_file
+    }
 }

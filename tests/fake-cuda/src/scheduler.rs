@@ -3,7 +3,9 @@
 use crate::code::Code;
 use crate::driver::{Context, Driver};
 use crate::memory::poison;
-use crate::stream::{Stream, Work};
+use crate::order::{Access, Clock};
+use crate::stream::{Operation, Stream, Work};
+use crate::twin::Touched;
 
 impl Driver {
     /// Runs the next operation, or a part of it, of a stream that the random numbers choose. Returns false if nothing
@@ -52,14 +54,10 @@ impl Driver {
     fn run_next(&mut self, handle: u64) -> Result<(), (Code, String)> {
         self.statistics.operations += 1;
         let illegal = |sentence| (Code::ILLEGAL_ADDRESS, sentence);
-        let stream = self.streams.get_mut(&handle).expect("is ready");
-        let device = self.contexts[&stream.context].device;
-        let operation = stream.queue.pop_front().expect("is ready");
-        let sequence = operation.sequence;
-        let put_back = |driver: &mut Self, work| {
-            let stream = driver.streams.get_mut(&handle).expect("is ready");
-            stream.queue.push_front(crate::stream::Operation { sequence, work });
-        };
+        let operation = self.streams.get_mut(&handle).and_then(|stream| stream.queue.pop_front()).expect("is ready");
+        let device = self.contexts[&self.streams[&handle].context].device;
+        self.order(handle, &operation.after);
+        let mut rest = None;
         match operation.work {
             Work::ToDevice { from, to, bytes, is_source_lost } => {
                 let part = self.part_of(bytes);
@@ -72,13 +70,15 @@ impl Driver {
                     // is registered. Nobody else has a reference to the target.
                     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, target.as_mut_ptr(), part as usize) };
                 }
+                self.access(handle, to, part, true);
                 if part < bytes {
                     let (from, to, bytes) = (from + part, to + part, bytes - part);
-                    put_back(self, Work::ToDevice { from, to, bytes, is_source_lost });
+                    rest = Some(Work::ToDevice { from, to, bytes, is_source_lost });
                 }
             }
             Work::StagedToDevice { from, to } => {
                 self.memory.bytes_mut(to, from.len() as u64).map_err(illegal)?.copy_from_slice(&from);
+                self.access(handle, to, from.len() as u64, true);
             }
             Work::ToHost { from, to, bytes, is_target_lost } => {
                 let part = self.part_of(bytes);
@@ -87,21 +87,66 @@ impl Driver {
                     // SAFETY: as above, for memory that the program lets the driver write.
                     unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to as *mut u8, part as usize) };
                 }
+                self.access(handle, from, part, false);
                 if part < bytes {
                     let (from, to, bytes) = (from + part, to + part, bytes - part);
-                    put_back(self, Work::ToHost { from, to, bytes, is_target_lost });
+                    rest = Some(Work::ToHost { from, to, bytes, is_target_lost });
                 }
             }
-            Work::OnDevice { from, to, bytes } => self.memory.copy(from, to, bytes).map_err(illegal)?,
-            Work::Fill { to, bytes, value } => self.memory.bytes_mut(to, bytes).map_err(illegal)?.fill(value),
+            Work::OnDevice { from, to, bytes } => {
+                self.memory.copy(from, to, bytes).map_err(illegal)?;
+                self.access(handle, from, bytes, false);
+                self.access(handle, to, bytes, true);
+            }
+            Work::Fill { to, bytes, value } => {
+                self.memory.bytes_mut(to, bytes).map_err(illegal)?.fill(value);
+                self.access(handle, to, bytes, true);
+            }
             Work::Launch { kernel, dimensions, arguments } => {
                 let seed = self.random.number();
-                kernel.launch(&self.memory.regions(device), dimensions, &arguments, seed)?;
+                let mut regions = self.memory.regions(device);
+                kernel.launch(&mut regions, dimensions, &arguments, seed)?;
+                let touched = regions.iter().flat_map(|region| [(region.read, false), (region.written, true)]);
+                for (Touched { start, end }, writes) in touched.filter(|(touched, _)| touched.end > 0) {
+                    self.access(handle, start, end - start, writes);
+                }
             }
-            Work::Record(mark) => mark.pass(),
-            Work::Wait(_) => {}
+            Work::Record(mark) => mark.pass(&self.streams[&handle].clock),
+            Work::Wait(mark) => {
+                if let (Some(clock), Some(stream)) = (mark.clock(), self.streams.get_mut(&handle)) {
+                    stream.clock.join(clock);
+                }
+            }
+        }
+        if let (Some(work), Some(stream)) = (rest, self.streams.get_mut(&handle)) {
+            stream.queue.push_front(Operation { work, ..operation });
         }
         Ok(())
+    }
+
+    /// Notes what has surely run before a stream's next operation, and counts it.
+    fn order(&mut self, handle: u64, after: &Clock) {
+        let Stream { context, is_blocking, .. } = self.streams[&handle];
+        let legacy = self.contexts[&context].legacy;
+        let mut clock = self.streams[&handle].clock.clone();
+        clock.join(after);
+        // The legacy default stream and the blocking streams wait for each other.
+        let waited_for = |&(&other, before): &(&u64, &Stream)| {
+            before.context == context && before.is_blocking && is_blocking && (handle == legacy || other == legacy)
+        };
+        self.streams.iter().filter(waited_for).for_each(|(_, before)| clock.join(&before.clock));
+        clock.advance(handle);
+        self.streams.get_mut(&handle).expect("is ready").clock = clock;
+    }
+
+    /// Notes that a stream's operation, which runs, accesses device memory.
+    fn access(&mut self, stream: u64, address: u64, bytes: u64, writes: bool) {
+        let clock = &self.streams[&stream].clock;
+        let number = clock.count(stream);
+        let access = Access { bytes: address..address + bytes, stream, number, writes };
+        if let Some(sentence) = self.memory.access(address, access, clock) {
+            self.note(sentence);
+        }
     }
 
     /// Returns how many of a copy's bytes are copied before other work may run.
@@ -118,7 +163,7 @@ impl Driver {
             for operation in stream.queue.drain(..) {
                 // Another context does not wait for ever.
                 if let Work::Record(mark) = operation.work {
-                    mark.pass();
+                    mark.pass(&Clock::default());
                 }
             }
         }

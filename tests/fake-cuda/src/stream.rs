@@ -1,32 +1,34 @@
 //! Streams and what is queued on them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::order::Clock;
 use crate::twin::Kernel;
 
 /// A point in a stream that an event recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Mark {
-    passed: AtomicBool,
-    at: std::sync::OnceLock<Instant>,
-}
+pub(crate) struct Mark(OnceLock<(Instant, Clock)>);
 
 impl Mark {
     pub fn has_passed(&self) -> bool {
-        self.passed.load(Ordering::Acquire)
+        self.0.get().is_some()
     }
 
-    pub fn pass(&self) {
-        let _ = self.at.set(Instant::now());
-        self.passed.store(true, Ordering::Release);
+    /// Passes it. `clock` tells what has run before.
+    pub fn pass(&self, clock: &Clock) {
+        let _ = self.0.set((Instant::now(), clock.clone()));
     }
 
     /// Returns when it was passed.
     pub fn time(&self) -> Option<Instant> {
-        self.at.get().copied()
+        self.0.get().map(|(time, _)| *time)
+    }
+
+    /// Returns what has run before, once it was passed.
+    pub fn clock(&self) -> Option<&Clock> {
+        self.0.get().map(|(_, clock)| clock)
     }
 }
 
@@ -81,6 +83,8 @@ pub(crate) enum Work {
 /// Work in the order in which it was queued.
 pub(crate) struct Operation {
     pub sequence: u64,
+    /// What the host knew to have run when it queued the operation.
+    pub after: Clock,
     pub work: Work,
 }
 
@@ -90,6 +94,8 @@ pub(crate) struct Stream {
     /// Whether the legacy default stream and this one wait for each other.
     pub is_blocking: bool,
     pub queue: VecDeque<Operation>,
+    /// What has surely run before the stream's next operation.
+    pub clock: Clock,
     /// Whether the program destroyed it. What is queued still runs.
     pub is_destroyed: bool,
     /// Whether a program made it, by cuStreamCreate.
@@ -107,6 +113,14 @@ pub(crate) struct Capture {
 
 impl Stream {
     pub fn new(context: u64, is_blocking: bool, is_made: bool) -> Self {
-        Self { context, is_blocking, queue: VecDeque::new(), is_destroyed: false, is_made, capture: None }
+        Self {
+            context,
+            is_blocking,
+            queue: VecDeque::new(),
+            clock: Clock::default(),
+            is_destroyed: false,
+            is_made,
+            capture: None,
+        }
     }
 }

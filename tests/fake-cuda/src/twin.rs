@@ -10,11 +10,22 @@ pub(crate) struct Region {
     pub address: u64,
     pub bytes: u64,
     pub storage: *mut u8,
+    /// What the kernel read and wrote.
+    pub read: Touched,
+    pub written: Touched,
+}
+
+/// From the first address that was accessed to the end of the last access; both 0 if there was none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Touched {
+    pub start: u64,
+    pub end: u64,
 }
 
 #[repr(C)]
 struct Launch {
-    regions: *const Region,
+    regions: *mut Region,
     region_count: u64,
     grid: [u32; 3],
     block: [u32; 3],
@@ -68,14 +79,14 @@ impl Kernel {
     /// that the context has from then on, and a sentence.
     pub fn launch(
         &self,
-        regions: &[Region],
+        regions: &mut [Region],
         [grid, block]: [[u32; 3]; 2],
         arguments: &[u64],
         seed: u64,
     ) -> Result<(), (Code, String)> {
         assert_eq!(arguments.len(), self.parameters as usize);
         let launch = Launch {
-            regions: regions.as_ptr(),
+            regions: regions.as_mut_ptr(),
             region_count: regions.len() as u64,
             grid,
             block,

@@ -29,16 +29,16 @@ struct alignas(16) uint4 {
 __attribute__((noinline)) void __syncthreads();
 
 // Returns where the bytes of a device address lie. Ends the launch with an error if the access is not allowed.
-uint8_t* translate(uint64_t address, size_t bytes, size_t alignment);
+uint8_t* translate(uint64_t address, size_t bytes, size_t alignment, bool writes);
 
 template <class T> __forceinline__ T load(const T* from) {
     T value;
-    std::memcpy(&value, translate(reinterpret_cast<uint64_t>(from), sizeof(T), alignof(T)), sizeof(T));
+    std::memcpy(&value, translate(reinterpret_cast<uint64_t>(from), sizeof(T), alignof(T), false), sizeof(T));
     return value;
 }
 
 template <class T> __forceinline__ void store(T* to, T value) {
-    std::memcpy(translate(reinterpret_cast<uint64_t>(to), sizeof(T), alignof(T)), &value, sizeof(T));
+    std::memcpy(translate(reinterpret_cast<uint64_t>(to), sizeof(T), alignof(T), true), &value, sizeof(T));
 }
 
 __forceinline__ unsigned __float_as_uint(float value) {

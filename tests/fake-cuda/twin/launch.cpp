@@ -6,17 +6,17 @@
 
 #include <cstdlib>
 #include <sys/mman.h>
-#include <unistd.h>
 
 Dimensions threadIdx, blockIdx, blockDim, gridDim;
 
-extern "C" uint8_t __start_kernel_shared[], __stop_kernel_shared[];
+extern "C" __attribute__((visibility("hidden"))) uint8_t __start_kernel_shared[], __stop_kernel_shared[];
 
 namespace {
 
 constexpr int ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr size_t STACK_BYTES = 64 << 10;
+constexpr uint64_t STACK_END = 0x57ac4e4d57ac4e4d;
 constexpr uint8_t SHARED_POISON = 0xb5;
 
 #if defined(__x86_64__)
@@ -98,17 +98,18 @@ uint64_t random_number() {
     return z ^ z >> 31;
 }
 
+// Returns the lowest address of a thread's stack, where a word shows whether the thread needs more.
 uint8_t* stack_of(uint32_t thread) {
-    const size_t guard = sysconf(_SC_PAGESIZE), each = STACK_BYTES + guard;
     if (!stacks) {
-        void* memory = mmap(nullptr, MAX_THREADS * each, PROT_READ | PROT_WRITE,
+        void* memory = mmap(nullptr, MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) abort();
         stacks = static_cast<uint8_t*>(memory);
-        for (uint32_t at = 0; at < MAX_THREADS; ++at) mprotect(stacks + at * each, guard, PROT_NONE);
     }
-    return stacks + thread * each + guard;
+    return stacks + thread * STACK_BYTES;
 }
+
+uint64_t& lowest_word(uint32_t thread) { return *reinterpret_cast<uint64_t*>(stack_of(thread)); }
 
 void leave(State state) {
     fibers[current].state = state;
@@ -138,6 +139,7 @@ void run_block() {
     for (uint32_t at = 0; at < threads; ++at) {
         order[at] = at;
         fibers[at].state = State::READY;
+        lowest_word(at) = STACK_END;
         prepare(fibers[at].saved, stack_of(at), run_thread);
     }
     for (;;) {
@@ -147,6 +149,7 @@ void run_block() {
             current = order[at];
             threadIdx = place_of(current);
             switch_to(scheduler, fibers[current].saved);
+            if (lowest_word(current) != STACK_END) abort();
             if (found->code) return;
             waiting += fibers[current].state == State::AT_BARRIER;
         }
@@ -158,7 +161,7 @@ void run_block() {
     }
 }
 
-const Region* find(uint64_t address, size_t bytes) {
+Region* find(uint64_t address, size_t bytes) {
     uint64_t low = 0, high = launch->region_count;
     while (low < high) {
         const uint64_t middle = (low + high) / 2;
@@ -168,28 +171,38 @@ const Region* find(uint64_t address, size_t bytes) {
             high = middle;
     }
     if (low == 0) return nullptr;
-    const Region* region = launch->regions + low - 1;
+    Region* region = launch->regions + low - 1;
     const uint64_t offset = address - region->address;
     return bytes <= region->bytes && offset <= region->bytes - bytes ? region : nullptr;
 }
 
 // The regions of the last accesses.
-const Region* recent[4];
+Region* recent[4];
 uint32_t oldest;
+
+void extend(Touched& touched, uint64_t address, size_t bytes) {
+    if (touched.end == 0 || address < touched.start) touched.start = address;
+    if (address + bytes > touched.end) touched.end = address + bytes;
+}
+
+uint8_t* access(Region* region, uint64_t address, size_t bytes, bool writes) {
+    extend(writes ? region->written : region->read, address, bytes);
+    return region->storage + (address - region->address);
+}
 
 }  // namespace
 
 void __syncthreads() { leave(State::AT_BARRIER); }
 
-uint8_t* translate(uint64_t address, size_t bytes, size_t alignment) {
+uint8_t* translate(uint64_t address, size_t bytes, size_t alignment, bool writes) {
     if (address % alignment != 0) fail(MISALIGNED_ADDRESS, address, bytes);
-    for (const Region* region : recent)
+    for (Region* region : recent)
         if (region && address - region->address < region->bytes && bytes <= region->bytes - (address - region->address))
-            return region->storage + (address - region->address);
-    const Region* region = find(address, bytes);
+            return access(region, address, bytes, writes);
+    Region* region = find(address, bytes);
     if (!region) fail(ILLEGAL_ADDRESS, address, bytes);
     recent[oldest++ % 4] = region;
-    return region->storage + (address - region->address);
+    return access(region, address, bytes, writes);
 }
 
 extern "C" void fake_cuda_launch(const Kernel* which, const Launch* how, Fault* fault) {

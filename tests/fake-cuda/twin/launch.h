@@ -6,16 +6,24 @@
 #include <cstring>
 #include <utility>
 
+// From the first address that was accessed to the end of the last access; both 0 if there was none.
+struct Touched {
+    uint64_t start;
+    uint64_t end;
+};
+
 // Memory that a kernel may access, by its address on the device.
 struct Region {
     uint64_t address;
     uint64_t bytes;
     uint8_t* storage;
+    Touched read;
+    Touched written;
 };
 
 struct Launch {
     // In the order of their addresses.
-    const Region* regions;
+    Region* regions;
     uint64_t region_count;
     uint32_t grid[3];
     uint32_t block[3];

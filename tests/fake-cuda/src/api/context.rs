@@ -30,9 +30,7 @@ driver_functions! {
         context.retains -= 1;
         if context.retains == 0 {
             // What is queued still runs, unless the context has failed.
-            let _ = call.wait_until(handle, |driver| {
-                driver.streams.values().all(|stream| stream.context != handle || stream.queue.is_empty())
-            });
+            let _ = call.wait_for_all(handle, |stream| stream.context == handle);
             call.destroy(handle);
         }
     }
@@ -86,8 +84,6 @@ driver_functions! {
     fn cuCtxSynchronize() Init |call| {
         let context = call.context()?;
         call.check_capture()?;
-        call.wait_until(context, |driver| {
-            driver.streams.values().all(|stream| stream.context != context || stream.queue.is_empty())
-        })?;
+        call.wait_for_all(context, |stream| stream.context == context)?;
     }
 }

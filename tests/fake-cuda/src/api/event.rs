@@ -32,6 +32,8 @@ driver_functions! {
     fn cuEventDestroy_v2(event: u64) Init |call| {
         call.event(event)?;
         call.events.remove(&event);
+        // An error of the context is told, but the event is gone.
+        call.context()?;
     }
 
     fn cuEventRecord(event: u64, stream: u64) Init |call| {
@@ -44,25 +46,31 @@ driver_functions! {
     }
 
     fn cuEventQuery(event: u64) Init |call| {
+        call.context()?;
         let context = call.event(event)?.context;
         call.check_capture()?;
         call.check_context(context)?;
         let Some(mark) = call.event(event)?.mark.clone() else { return Ok(()) };
         if !mark.has_passed() {
-            call.step();
+            call.run_maybe();
             call.check_context(context)?;
             return Err(Code::NOT_READY.into());
         }
+        call.learn(&mark);
     }
 
     fn cuEventSynchronize(event: u64) Init |call| {
+        call.context()?;
         let context = call.event(event)?.context;
         call.check_capture()?;
-        let mark = call.event(event)?.mark.clone();
-        call.wait_until(context, |_| mark.as_ref().is_none_or(|mark| mark.has_passed()))?;
+        call.check_context(context)?;
+        if let Some(mark) = call.event(event)?.mark.clone() {
+            call.wait_for(context, &mark)?;
+        }
     }
 
     fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) Init |call| {
+        call.context()?;
         let [start, end] = [call.event(start)?, call.event(end)?];
         if (start.flags | end.flags) & DISABLE_TIMING != 0 {
             return Err(Failure::defect(Code::INVALID_HANDLE, "an event was made without timing"));

@@ -21,7 +21,8 @@ fn defect(code: Code, sentence: impl Into<String>) -> Failure {
 fn release(call: &mut Session, address: u64, is_allocated: bool) -> Result<Option<MmapMut>, Failure> {
     let found = call.pinned.pieces().get(&address).filter(|pinned| pinned.allocated.is_some() == is_allocated);
     let Some(bytes) = found.map(|pinned| pinned.bytes) else {
-        let code = if is_allocated { Code::INVALID_VALUE } else { Code::HOST_MEMORY_NOT_REGISTERED };
+        let is_unknown = call.pinned.at(address).is_none() && !is_allocated;
+        let code = if is_unknown { Code::HOST_MEMORY_NOT_REGISTERED } else { Code::INVALID_VALUE };
         return Err(defect(code, format!("no such page-locked memory begins at {address:#x}")));
     };
     let copies = call.lose_host_memory(address, bytes);
@@ -68,11 +69,10 @@ driver_functions! {
             return Err(defect(Code::INVALID_VALUE, reason));
         }
         // As the real driver does: nothing that is queued loses its memory.
-        let is_idle = |driver: &crate::driver::Driver| driver.streams.values().all(|stream| stream.queue.is_empty());
-        if !is_idle(call) {
+        if call.streams.values().any(|stream| !stream.queue.is_empty()) {
             call.statistics.frees_that_waited += 1;
-            call.wait_until(context, is_idle)?;
         }
+        call.wait_for_all(context, |_| true)?;
         call.memory.free(address);
     }
 
@@ -108,8 +108,8 @@ driver_functions! {
             // Memory of devices on the bus, and read-only memory, which attribute 113 denies.
             return Err(Code::NOT_SUPPORTED.into());
         }
-        if call.pinned.shares_pages(address, bytes as u64) {
-            let sentence = format!("pages of {bytes} bytes at {address:#x} are page-locked already");
+        if call.pinned.overlaps(address, bytes as u64) {
+            let sentence = format!("{bytes} bytes at {address:#x}, or some of them, are page-locked already");
             return Err(defect(Code::HOST_MEMORY_ALREADY_REGISTERED, sentence));
         }
         // Programs may try, and go on without it.
@@ -127,7 +127,8 @@ driver_functions! {
 
     fn cuMemHostGetFlags(flags: *mut c_uint, address: u64) Init |call| {
         call.context()?;
-        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags);
+        // Memory that the driver allocated is always mapped.
+        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags | 2 * u32::from(pinned.allocated.is_some()));
         put(flags, found.ok_or_else(|| defect(Code::INVALID_VALUE, format!("{address:#x} is not page-locked")))?)?;
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use super::{driver_functions, put};
 use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::driver::{Driver, Failure, Session};
 use crate::stream::{Stream, Work};
 
 fn create(call: &mut Session, stream: *mut u64, flags: c_uint) -> Result<(), Failure> {
@@ -52,10 +52,12 @@ driver_functions! {
         let stream = call.stream(stream)?;
         call.check_capture()?;
         if !call.streams[&stream].queue.is_empty() {
-            call.step();
+            call.run_maybe();
             call.context()?;
             return Err(Code::NOT_READY.into());
         }
+        let Driver { streams, known, .. } = &mut **call;
+        known.join(&streams[&stream].clock);
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, flags: c_uint) Init |call| {

@@ -138,3 +138,47 @@ impl Gpu {
         )
     }
 }
+
+/// Memory that is registered as page-locked.
+pub struct Pinned {
+    library: &'static libloading::Library,
+    memory: memmap2::MmapMut,
+    is_registered: bool,
+}
+
+impl Pinned {
+    pub fn new(gpu: &Gpu, bytes: usize) -> Self {
+        let mut memory = memmap2::MmapMut::map_anon(bytes).expect("memory");
+        let address = memory.as_mut_ptr();
+        assert_eq!(cu!(gpu, cuMemHostRegister_v2(address => *mut u8, bytes => usize, 1 => u32)), SUCCESS);
+        Self { library: gpu.library, memory, is_registered: true }
+    }
+
+    pub fn unregister(&mut self) {
+        self.is_registered = false;
+        assert_eq!(cu!(self, cuMemHostUnregister(self.memory.as_mut_ptr() => *mut u8)), SUCCESS);
+    }
+}
+
+impl std::ops::Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl std::ops::DerefMut for Pinned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // A test that lost its context has no other way.
+        if self.is_registered {
+            cu!(self, cuMemHostUnregister(self.memory.as_mut_ptr() => *mut u8));
+        }
+    }
+}

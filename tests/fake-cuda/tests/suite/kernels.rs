@@ -31,6 +31,7 @@ fn on_the_host(dtype: DType, case: Case, normalize: &Normalize, rows: &[u8]) -> 
     let Case { shape, count, planar, mix } = case;
     let layout = if planar { ImageLayout::Nchw } else { ImageLayout::Nhwc };
     let row_bytes = shape.bytes() * dtype.bytes();
+    let normalizer = dtype.is_float().then(|| Normalizer::new(normalize, dtype, layout));
     // Words are aligned for all types.
     let aligned = |bytes: usize| vec![0u64; bytes.div_ceil(8)];
     let finished: Vec<Vec<u64>> = rows
@@ -38,8 +39,8 @@ fn on_the_host(dtype: DType, case: Case, normalize: &Normalize, rows: &[u8]) -> 
         .map(|row| {
             let mut out = aligned(row_bytes);
             let bytes = &mut out.as_mut_bytes()[..row_bytes];
-            if dtype.is_float() {
-                Normalizer::new(normalize, dtype, layout).write(row, shape, bytes);
+            if let Some(normalizer) = &normalizer {
+                normalizer.write(row, shape, bytes);
             } else if planar {
                 planes(row, bytes);
             } else {
@@ -95,12 +96,22 @@ fn bits(value: f32) -> u64 {
     value.to_bits().into()
 }
 
-/// Finishes a batch on the device. `shift` moves rows and output away from their alignment, by that many elements.
-fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8], table: u64, shift: usize) -> Vec<u8> {
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    grid: [u32; 3],
+    threads: u32,
+    /// Elements by which rows and output lie away from addresses that the driver gave.
+    shifts: [usize; 2],
+}
+
+/// Finishes a batch on the device.
+fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8], table: u64, way: Way) -> Vec<u8> {
     let Case { shape, count, planar, mix } = case;
     let bytes = rows.len() * dtype.bytes();
-    let (from, to) = (gpu.allocate(rows.len() + shift), gpu.allocate(bytes + shift * dtype.bytes()));
-    let (rows_at, out_at) = (from + shift as u64, to + (shift * dtype.bytes()) as u64);
+    let [shift, out_shift] = [way.shifts[0], way.shifts[1] * dtype.bytes()];
+    let (from, to) = (gpu.allocate(rows.len() + shift), gpu.allocate(bytes + out_shift));
+    let (rows_at, out_at) = (from + shift as u64, to + out_shift as u64);
     gpu.write(rows_at, rows);
     let (kind, weight, window) = match mix {
         Mix::None => (0, 1.0, [0; 4]),
@@ -112,15 +123,21 @@ fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8]
         vec![rows_at, out_at, table, count as u64, pixels.into(), shape.width.into(), planar.into(), kind];
     arguments.extend([bits(weight as f32), bits((1.0 - weight) as f32), (weight * 32_768.0).round() as u64]);
     arguments.extend(window.map(u64::from));
-    let grid = [pixels.div_ceil(4 * 4 * 256), (count as u32).min(3), 1 + count as u32 % 2];
-    assert_eq!(gpu.launch(function, grid, 256, &arguments, 0), SUCCESS);
+    assert_eq!(gpu.launch(function, way.grid, way.threads, &arguments, 0), SUCCESS);
     let found = gpu.read(out_at, bytes);
     assert_eq!((gpu.free(from), gpu.free(to)), (SUCCESS, SUCCESS));
     found
 }
 
-fn check(gpu: &Gpu, shapes: &[(u32, u32)], counts: &[usize], mixes: impl Fn(u32, u32) -> Vec<Mix>, shifts: &[usize]) {
-    let normalize = Normalize::IMAGENET;
+/// Compares all types and both orders of some sizes, counts and mixes.
+fn check(
+    gpu: &Gpu,
+    normalize: Normalize,
+    shapes: &[(u32, u32)],
+    counts: &[usize],
+    mixes: impl Fn(u32, u32) -> Vec<Mix>,
+    ways: impl Fn(u32, u32) -> Vec<Way>,
+) {
     let mut number = 1u32;
     for (name, dtype) in TYPES {
         let function = gpu.function(PTX, name);
@@ -143,9 +160,9 @@ fn check(gpu: &Gpu, shapes: &[(u32, u32)], counts: &[usize], mixes: impl Fn(u32,
             for (mix, planar) in mixes(height, width).into_iter().flat_map(|mix| [(mix, false), (mix, true)]) {
                 let case = Case { shape, count, planar, mix };
                 let expected = on_the_host(dtype, case, &normalize, &rows);
-                for &shift in shifts {
-                    let found = on_the_device(gpu, function, dtype, case, &rows, table, shift);
-                    assert!(found == expected, "{name}, {case:?}, shifted by {shift}");
+                for way in ways(height * width, count as u32) {
+                    let found = on_the_device(gpu, function, dtype, case, &rows, table, way);
+                    assert!(found == expected, "{name}, {case:?}, {way:?}");
                 }
             }
         }
@@ -153,24 +170,55 @@ fn check(gpu: &Gpu, shapes: &[(u32, u32)], counts: &[usize], mixes: impl Fn(u32,
     assert_eq!(gpu.stand_in.defects(), Vec::<String>::new());
 }
 
+/// The grid that the product uses.
+fn usual(pixels: u32, count: u32) -> Way {
+    Way { grid: [pixels.div_ceil(4 * 4 * 256), count, 1], threads: 256, shifts: [0, 0] }
+}
+
+const WEIGHTS: [f64; 8] = [0.0, 1.0 / 32_768.0, 0.25, 0.3, 0.5, 20_001.0 / 32_768.0, 32_767.0 / 32_768.0, 1.0];
+
 #[test]
 fn every_mix_of_odd_sizes_equals_the_hosts() {
-    let gpu = Gpu::new(1);
     let mixes = |height, width| {
-        let weights = [0.0, 1.0 / 32_768.0, 0.25, 0.3, 0.5, 20_001.0 / 32_768.0, 32_767.0 / 32_768.0, 1.0];
-        let mut mixes: Vec<Mix> = weights.into_iter().map(Mix::Blend).collect();
+        let mut mixes: Vec<Mix> = WEIGHTS.into_iter().map(Mix::Blend).collect();
         let (x, y) = (width / 2, height / 2);
         let windows = [[0, 0, 0, 0], [0, 0, width, height], [x, y, width, height], [0, y, x + 1, y + 1], [x, 0, x, y]];
         mixes.extend(windows.map(Mix::Paste));
         mixes.push(Mix::None);
         mixes
     };
-    check(&gpu, &[(1, 1), (3, 5), (7, 13), (8, 6), (5, 12)], &[1, 2, 5], mixes, &[0, 1]);
+    let sizes = [(1, 1), (3, 5), (7, 13), (8, 6), (5, 12)];
+    check(&Gpu::new(1), Normalize::IMAGENET, &sizes, &[1, 2, 5], mixes, |pixels, count| vec![usual(pixels, count)]);
+}
+
+#[test]
+fn any_grid_and_any_alignment_gives_the_same() {
+    let mixes = |_, _| vec![Mix::None, Mix::Blend(0.3), Mix::Paste([1, 1, 4, 3])];
+    let ways = |pixels, count| {
+        let shifts = [[0, 0], [1, 0], [0, 1], [2, 2], [4, 4]];
+        let mut ways: Vec<Way> = shifts.map(|shifts| Way { shifts, ..usual(pixels, count) }).to_vec();
+        let grids = [([1, 1, 1], 256), ([3, 2, 2], 32), ([1, 3, 4], 1), ([2, 1, 3], 255)];
+        ways.extend(grids.map(|(grid, threads)| Way { grid, threads, shifts: [0, 0] }));
+        ways
+    };
+    check(&Gpu::new(2), Normalize::IMAGENET, &[(3, 5), (4, 6)], &[5], mixes, ways);
+}
+
+#[test]
+fn numbers_beyond_a_types_range_equal_the_hosts() {
+    // Subnormal numbers of 16 bits, of both signs; and numbers that are too large for them.
+    let small = Normalize { mean: [0.5, 0.3, 0.9], std: [3e4, 2e3, 6e5] };
+    let large = Normalize { mean: [0.0; 3], std: [1e-5, 2e-5, 1.0 / 65_520.0] };
+    let mixes = |_, _| [0.25, 0.3, 20_001.0 / 32_768.0].map(Mix::Blend).to_vec();
+    let gpu = Gpu::new(3);
+    for normalize in [small, large] {
+        check(&gpu, normalize, &[(64, 65)], &[2], mixes, |pixels, count| vec![usual(pixels, count)]);
+    }
 }
 
 #[test]
 fn large_images_equal_the_hosts() {
-    let gpu = Gpu::new(2);
     let mixes = |_, _| vec![Mix::None, Mix::Blend(0.3), Mix::Paste([17, 30, 101, 224])];
-    check(&gpu, &[(224, 224)], &[3], mixes, &[0]);
+    let ways = |pixels, count| vec![usual(pixels, count)];
+    check(&Gpu::new(4), Normalize::IMAGENET, &[(224, 224)], &[3], mixes, ways);
 }

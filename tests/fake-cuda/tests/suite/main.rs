@@ -2,4 +2,6 @@
 
 mod copies;
 mod driver;
+mod faults;
 mod kernels;
+mod launches;
