@@ -3,7 +3,7 @@
 use crate::driver::{Address, RawStream};
 use crate::error::CudaError;
 use crate::target::{CudaMemory, Pair, Pairs};
-use ddlp_host::{Batch, FieldView, Finishing};
+use ddlp_host::{Batch, Field, FieldView, Finishing};
 use std::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,11 +82,14 @@ pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaErro
 
 /// Asks the consumer for the place of each field.
 fn places(batch: &Batch, consumer: &mut dyn Consumer) -> Result<Vec<Address>, CudaError> {
-    let mut place = |name: &str| {
-        let field = batch.field(name).expect("the batch names it");
-        consumer.place(field).map_err(|error| CudaError::Place { field: name.into(), source: Arc::from(error) })
+    let place = |field: &Field| {
+        let view = batch.field(&field.name).expect("the batch names it");
+        consumer.place(view).map_err(|error| match error.downcast::<CudaError>() {
+            Ok(error) => *error,
+            Err(error) => CudaError::Place { field: field.name.clone(), source: Arc::from(error) },
+        })
     };
-    batch.fields().map(|field| place(&field.name)).collect()
+    batch.fields().map(place).collect()
 }
 
 /// What a stream does to finish a batch.
