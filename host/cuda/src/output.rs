@@ -6,7 +6,7 @@ use crate::error::CudaError;
 use crate::finish::{Consumer, finish};
 use crate::pinned::Pinned;
 use crate::queue::Stream;
-use crate::target::refused;
+use crate::target::{megabytes, refused};
 use ddlp_host::{Batch, BatchMemory, FieldView};
 use std::error::Error;
 use std::ptr::NonNull;
@@ -62,7 +62,7 @@ impl Output {
             Some(host) => host,
             None => Pinned::new(all).map_err(|error| refused("memory for a batch that is read back", error))?,
         };
-        host.register(&self.device, "a batch that is read back")?;
+        host.register(&self.device, &format!("a finished batch of {}", megabytes(all)))?;
         // Kept whatever happens, since copies to it may be queued.
         let host = self.host.insert(host);
         let entered = self.device.enter()?;
@@ -115,7 +115,7 @@ unsafe impl Consumer for Placing<'_> {
         let at = self.next;
         self.next += 1;
         if places.get(at).is_none_or(|place| place.bytes() < bytes) {
-            let place = DeviceMemory::new(device, bytes, "a finished batch")?;
+            let place = DeviceMemory::new(device, bytes, &format!("a finished batch of {}", megabytes(bytes)))?;
             // Work that was queued before may use the former place.
             stream.synchronize()?;
             places.truncate(at);

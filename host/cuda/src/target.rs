@@ -135,10 +135,15 @@ impl CudaTarget {
 
 impl Pair {
     fn new(device: &Device, need: &BufferNeed) -> Result<Self, CudaError> {
-        let what = format!("{} buffers of {} MB", need.count, need.bytes.div_ceil(1_000_000));
+        let what = format!("{} buffers of {}", need.count, megabytes(need.bytes));
         let memory = DeviceMemory::new(device, need.bytes, &what)?;
         Ok(Self { host: None, memory, copied: Event::new(device)?, used: Event::new(device)? })
     }
+}
+
+/// Returns a size in words.
+pub(crate) fn megabytes(bytes: usize) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
 /// Returns the error for something that the system refuses.
@@ -222,7 +227,7 @@ impl DeliveryTarget for CudaTarget {
     }
 
     fn awaits_device(&self) -> bool {
-        self.0.lock().returning.has_pairs()
+        !self.0.lock().returning.is_empty()
     }
 
     /// A target that finishes batches gets slots by `on_ready_from`.
@@ -293,7 +298,7 @@ impl Filling {
         pairs.check()?;
         // Kept until the end, so that what follows finds the context current.
         let entered = pairs.device.enter_own()?;
-        self.host().register(&pairs.device, &format!("a buffer of {} MB", pairs.need.bytes.div_ceil(1_000_000)))?;
+        self.host().register(&pairs.device, &format!("a buffer of {}", megabytes(pairs.need.bytes)))?;
         let pair = self.pair.as_ref().expect("on loan");
         let host = pair.host.as_ref().expect("a pair on loan has memory").bytes();
         let queued = match &slot {

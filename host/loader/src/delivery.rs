@@ -40,8 +40,8 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     /// Returns the number of buffers that can be taken now.
     fn free(&self) -> usize;
 
-    /// Returns whether buffers will come back although the consumer does nothing more: a device still uses them. The
-    /// loader then does not say that the consumer keeps batches.
+    /// Returns whether buffers or slots will come back although the consumer does nothing more: a device still uses
+    /// them. The loader then does not say that the consumer keeps batches.
     fn awaits_device(&self) -> bool {
         false
     }

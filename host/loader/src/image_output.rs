@@ -47,8 +47,8 @@ impl ImageOutput {
         let [height, width, channels] = self.prepared_sizes();
         match self.layout {
             ImageLayout::Nhwc => vec![width * channels, channels, 1],
-            ImageLayout::Nchw if is_planar(self.dtype, self.layout) => vec![height * width, width, 1],
-            ImageLayout::Nchw => vec![1, width * channels, channels],
+            _ if is_planar(self.dtype, self.layout) => vec![height * width, width, 1],
+            ImageLayout::Nchw | ImageLayout::ChannelsLast => vec![1, width * channels, channels],
         }
     }
 

@@ -380,10 +380,10 @@ fn too_little_memory_is_an_error_of_the_build() {
         let device = device();
         let error = failure(loader(&photos.pack()).pipeline(small()), &device);
         assert_eq!(error.kind(), LoaderErrorKind::Delivery);
-        let CudaError::OutOfMemory { device: name, bytes, .. } = cause(&error) else { panic!("{}", chain(&error)) };
-        assert!(name.starts_with("cuda:0") && *bytes > 8 * 30 * 30 * 3, "{name}, {bytes}");
+        assert!(matches!(cause(&error), CudaError::OutOfMemory { .. }), "{}", chain(&error));
         let text = chain(&error);
-        assert!(text.contains("6 buffers of") && text.contains("`batch_size`") && text.contains("MB free"), "{text}");
+        let says = ["cuda:0 (Stand-in) has no memory for 6 buffers of 1 MB", "0 MB are free", "`batch_size`"];
+        assert!(says.iter().all(|says| text.contains(says)), "{text}");
         drop(device);
         assert_clean(driver);
     });
@@ -446,7 +446,8 @@ fn calls_that_fail_end_the_run_and_are_named() {
                 CudaError::Call { call: named, code: found } | CudaError::Lost { call: named, code: found, .. } => {
                     assert_eq!((*named, found.number), (call, code), "{text}");
                 }
-                CudaError::OutOfMemory { .. } => assert_eq!(code, 2, "{text}"),
+                CudaError::OutOfMemory { .. } => assert_eq!(call, "cuMemAlloc_v2", "{text}"),
+                CudaError::NotLocked { .. } => assert_eq!(call, "cuMemHostRegister_v2", "{text}"),
                 _ => panic!("{call}: {text}"),
             }
             driver.set("call", "");
