@@ -165,8 +165,8 @@ impl DriverCode {
     /// Returns whether the context can do nothing more after this code.
     fn is_loss(&self) -> bool {
         // CUDA_ERROR_DEVICE_UNAVAILABLE, _ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED, _ILLEGAL_ADDRESS,
-        // _LAUNCH_TIMEOUT, _CONTEXT_IS_DESTROYED, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, _TENSOR_MEMORY_LEAK,
-        // _EXTERNAL_DEVICE, _UNKNOWN.
+        // _LAUNCH_TIMEOUT, _CONTEXT_IS_DESTROYED, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED,
+        // _TENSOR_MEMORY_LEAK, _EXTERNAL_DEVICE, _UNKNOWN.
         matches!(self.number, 46 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911 | 999)
     }
 }

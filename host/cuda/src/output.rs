@@ -1,5 +1,5 @@
-//! A consumer of this crate's own, for programs that train nothing: it finishes batches on a stream and in memory of its
-//! own, and can read them back.
+//! A consumer of this crate's own, for programs that train nothing: it finishes batches on a stream and in memory of
+//! its own, and can read them back.
 
 use crate::device::{Device, DeviceMemory, ended};
 use crate::error::CudaError;
@@ -102,8 +102,8 @@ impl Drop for Output {
     }
 }
 
-// SAFETY: the stream is the output's own. The memory has as many bytes as the field, and only the stream's work uses it:
-// the next batch on the same stream, after this one.
+// SAFETY: the stream is the output's own. The memory has as many bytes as the field, and only the stream's work uses
+// it: the next batch on the same stream, after this one.
 unsafe impl Consumer for Placing<'_> {
     fn stream(&self) -> u64 {
         self.output.stream.raw() as u64

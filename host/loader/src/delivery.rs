@@ -122,7 +122,8 @@ impl Filled<'_> {
 
 /// The step between “all rows are written” and “the batch is ready for delivery”.
 pub trait OnReady {
-    /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this returns.
+    /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this
+    /// returns.
     ///
     /// The thread that wrote the last row calls this without holding a lock. The call may wait, for example until the
     /// rows are copied elsewhere; the thread prepares nothing meanwhile, and the run cannot end before the call has

@@ -1,5 +1,5 @@
-//! The field of images as a run delivers it: pixels as prepared, or floats. The loader's threads make the floats, unless
-//! the delivery target finishes batches itself.
+//! The field of images as a run delivers it: pixels as prepared, or floats. The loader's threads make the floats,
+//! unless the delivery target finishes batches itself.
 
 use crate::finishing::Finishing;
 use crate::mixing::BatchMix;
