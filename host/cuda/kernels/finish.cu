@@ -1,22 +1,24 @@
-// Finishes the rows of a batch: from u8 rows of RGB as prepared (NHWC) to elements as they are delivered. One kernel for
-// each type of elements, bit-equal to what the loader's threads compute on the host.
+// Finishes the rows of a batch: from u8 rows of RGB as prepared (NHWC) to elements as they are delivered. There is a
+// kernel for each type of elements. What it writes equals, bit by bit, what the loader's threads compute on the host.
 //
-//   values      each byte of a channel becomes the value that `table` has for it: 3 x 256 elements. finish_u8 keeps the
-//               bytes and reads no table.
-//   order       `planar` 0: the channels of a pixel together (NHWC); 1: three planes (NCHW)
-//   mix         0: none. 1: each element becomes other * rest + own * weight, with a rounding after each of the three
-//               operations; elements of 16 bits are then rounded to the nearest, ties to even; bytes take `weight15`, the
-//               weight in steps of 2^-15. 2: in the window, x0 <= x < x1 and y0 <= y < y1, the other row's elements.
-//               The other row is the row before; that of the first row is the last one.
+//   values   Each byte of a channel becomes the value that `table` has for it: 3 x 256 elements. finish_u8 keeps the
+//            bytes and reads no table.
+//   order    `planar` 0: the channels of a pixel together (NHWC). 1: three planes (NCHW).
+//   mix      0: none.
+//            1: each element becomes other * rest + own * weight, rounded after each of the three operations. Elements
+//            of 16 bits are then rounded to the nearest one, ties to even. Bytes take `weight15`, the weight in steps
+//            of 2^-15.
+//            2: in the window, x0 <= x < x1 and y0 <= y < y1, the other row's elements.
+//            The other row is the row before; that of the first row is the last one.
 //
-// Any grid computes the whole batch: blocks take groups of pixels in x, and images in y and z, in turns. A block has at
-// most 256 threads, an image less than 2^30 pixels. Rows and output may have any alignment that fits their elements.
-// Groups of four elements are read and written at once where every row is aligned for that: images of 4 * n pixels, in
+// Any grid computes the whole batch: the blocks in x take turns with groups of pixels, those in y and z with images. A
+// block has at most 256 threads, an image less than 2^30 pixels. Rows and output may have any alignment that fits their
+// elements. Four elements are read and written at once if every row is aligned for that: images of 4 * n pixels, in
 // memory from an allocator.
 //
-// The same source runs on the CPU, in tests: memory is read and written by `load` and `store` alone, which check
-// addresses there. So nothing here may come from CUDA's headers, and what rounds is written out. Compile with -fmad=false:
-// a fused multiplication and addition rounds once instead of twice.
+// Tests run this source on the CPU. There, `load` and `store` check addresses: nothing else may access the device's
+// memory. CUDA's headers are not there, so all that rounds is written out. Compile with -fmad=false: a fused
+// multiplication and addition rounds once instead of twice.
 
 #ifndef ON_CPU
 template <class T> __device__ __forceinline__ T load(const T* from) { return *from; }
@@ -184,13 +186,15 @@ template <class Values> struct Image {
     // Reads COUNT words of bytes, the first of which belongs to a pixel's channel. Returns in `mine` the bytes of the
     // row that each byte comes from, and in `others` those of the other row if the batch is blended.
     template <u32 COUNT>
-    __device__ __forceinline__ void read(u32 first, u32 pixel, u32 channel, u32 (&mine)[COUNT], u32 (&others)[COUNT]) const {
+    __device__ __forceinline__ void read(u32 first, u32 pixel, u32 channel, u32 (&mine)[COUNT],
+                                         u32 (&others)[COUNT]) const {
+        const u32* from_own = reinterpret_cast<const u32*>(own + first);
+        const u32* from_other = reinterpret_cast<const u32*>(other + first);
         for (u32 word = 0; word < COUNT; ++word) {
-            mine[word] = load(reinterpret_cast<const u32*>(own + first) + word);
-            others[word] = 0;
+            mine[word] = load(from_own + word);
+            others[word] = batch.mix == NONE ? 0 : load(from_other + word);
         }
         if (batch.mix == NONE) return;
-        for (u32 word = 0; word < COUNT; ++word) others[word] = load(reinterpret_cast<const u32*>(other + first) + word);
         if (batch.mix == BLEND) return;
         bool pasted = batch.pastes(pixel);
         for (u32 at = 0; at < COUNT * 4; ++at) {
@@ -246,20 +250,22 @@ template <class T> __device__ __forceinline__ bool is_aligned(const T* address, 
 }
 
 template <class Values>
-__device__ __forceinline__ void finish(const Batch& batch, const Values& values, typename Values::Element* out, bool planar) {
+__device__ __forceinline__ void finish(const Batch& batch, const Values& values, typename Values::Element* out,
+                                       bool planar) {
     const u64 thread = u64(blockIdx.x) * blockDim.x + threadIdx.x, threads = u64(gridDim.x) * blockDim.x;
     const u64 first = u64(blockIdx.z) * gridDim.y + blockIdx.y, images = u64(gridDim.y) * gridDim.z;
     const u64 row = u64(batch.pixels) * CHANNELS;
     const bool in_fours = batch.pixels % 4 == 0 && is_aligned(batch.rows, 4) && is_aligned(out, 4 * sizeof(*out));
     for (u64 image = first; image < batch.count; image += images) {
         const u64 before = image == 0 ? batch.count - 1 : image - 1;
-        const Image<Values> now = {batch, values, batch.rows + image * row, batch.rows + before * row, out + image * row};
+        const u8 *own = batch.rows + image * row, *other = batch.rows + before * row;
+        const Image<Values> finished = {batch, values, own, other, out + image * row};
         if (!in_fours)
-            for (u64 at = thread; at < batch.pixels; at += threads) now.one_pixel(u32(at), planar);
+            for (u64 at = thread; at < batch.pixels; at += threads) finished.one_pixel(u32(at), planar);
         else if (planar)
-            for (u64 at = thread; at < batch.pixels / 4; at += threads) now.four_pixels(u32(at) * 4);
+            for (u64 at = thread; at < batch.pixels / 4; at += threads) finished.four_pixels(u32(at) * 4);
         else
-            for (u64 at = thread; at < row / 4; at += threads) now.four_bytes(u32(at) * 4);
+            for (u64 at = thread; at < row / 4; at += threads) finished.four_bytes(u32(at) * 4);
     }
 }
 

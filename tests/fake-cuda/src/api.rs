@@ -17,7 +17,10 @@ use crate::driver::Failure;
 
 /// Defines functions of the driver. Each body gets the call that is under way.
 macro_rules! driver_functions {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $needs:ident |$call:pat_param| $body:block)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $needs:ident |$call:pat_param| $body:block
+    )*) => {
         $(
             $(#[$doc])*
             #[unsafe(no_mangle)]

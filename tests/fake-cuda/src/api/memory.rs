@@ -127,8 +127,9 @@ driver_functions! {
 
     fn cuMemHostGetFlags(flags: *mut c_uint, address: u64) Init |call| {
         call.context()?;
-        // Memory that the driver allocated is always mapped.
-        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags | 2 * u32::from(pinned.allocated.is_some()));
+        // Memory that the driver allocated is always mapped: flag 2.
+        let mapped = |is_allocated: bool| if is_allocated { 2 } else { 0 };
+        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags | mapped(pinned.allocated.is_some()));
         put(flags, found.ok_or_else(|| defect(Code::INVALID_VALUE, format!("{address:#x} is not page-locked")))?)?;
     }
 

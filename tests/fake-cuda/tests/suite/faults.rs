@@ -130,7 +130,10 @@ fn host_memory_is_registered_once() {
     let gpu = Gpu::new(0);
     let mut memory = memmap2::MmapMut::map_anon(10_000).expect("memory");
     let start = memory.as_mut_ptr();
-    let register = |offset: usize, bytes: usize| cu!(gpu, cuMemHostRegister_v2(start.wrapping_add(offset) => *mut u8, bytes => usize, 0 => u32));
+    let register = |offset: usize, bytes: usize| {
+        let start = start.wrapping_add(offset);
+        cu!(gpu, cuMemHostRegister_v2(start => *mut u8, bytes => usize, 0 => u32))
+    };
     let unregister = |offset: usize| cu!(gpu, cuMemHostUnregister(start.wrapping_add(offset) => *mut u8));
     assert_eq!(register(100, 5000), SUCCESS);
     assert_eq!((register(100, 5000), register(200, 10), register(0, 101), register(5099, 1)), (712, 712, 712, 712));
