@@ -38,6 +38,8 @@ pub(crate) struct Driver {
     eagerness: u32,
     pub statistics: Statistics,
     pub defects: Vec<String>,
+    /// How often each function was called.
+    pub calls: BTreeMap<&'static str, u64>,
     pub contexts: BTreeMap<u64, Context>,
     pub streams: BTreeMap<u64, Stream>,
     pub events: BTreeMap<u64, Event>,
@@ -114,8 +116,7 @@ pub(crate) enum Needs {
 
 /// Runs the body of a driver's function, and returns its result.
 pub(crate) fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) -> Result<(), Failure>) -> i32 {
-    let process = PROCESS.load(Ordering::Acquire);
-    if process != 0 && process != u64::from(std::process::id()) {
+    if !is_right_process() {
         CALLS_IN_CHILDREN.fetch_add(1, Ordering::Relaxed);
         return Code::NOT_INITIALIZED.0;
     }
@@ -139,6 +140,12 @@ fn lock() -> MutexGuard<'static, Driver> {
 /// Gives a control function the state, without any of a call's checks.
 pub(crate) fn control<T>(body: impl FnOnce(&mut Driver) -> T) -> T {
     body(&mut lock())
+}
+
+/// Returns whether this process may call the driver: it is no child of the one that called cuInit.
+pub(crate) fn is_right_process() -> bool {
+    let process = PROCESS.load(Ordering::Acquire);
+    process == 0 || process == u64::from(std::process::id())
 }
 
 /// Makes this process the one that may call the driver.
@@ -173,6 +180,7 @@ impl Session {
             return Err(Code::DEINITIALIZED.into());
         }
         let name = self.name;
+        *self.calls.entry(name).or_default() += 1;
         self.settings.count_call(name)?;
         if needs == Needs::Init {
             if !self.is_initialised {
@@ -293,6 +301,7 @@ impl Driver {
             is_shut_down: false,
             statistics: Statistics::default(),
             defects: Vec::new(),
+            calls: BTreeMap::new(),
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::driver::{Context, Driver};
-use crate::memory::poison;
+use crate::memory::{is_mapped, poison};
 use crate::order::{Access, Clock};
 use crate::stream::{Operation, Stream, Work};
 use crate::twin::Touched;
@@ -60,6 +60,9 @@ impl Driver {
         let mut rest = None;
         match operation.work {
             Work::ToDevice { from, to, bytes, is_source_lost } => {
+                if !is_source_lost && !is_mapped(from, bytes) {
+                    return Err(illegal(format!("{bytes} bytes at {from:#x} were unmapped before their copy")));
+                }
                 let part = self.part_of(bytes);
                 let value = poison(&mut self.random);
                 let target = self.memory.bytes_mut(to, part).map_err(illegal)?;

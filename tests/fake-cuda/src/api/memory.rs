@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 use super::{driver_functions, put};
 use crate::code::Code;
 use crate::driver::{Failure, Session};
-use crate::memory::{Pinned, lock_pages, poison};
+use crate::memory::{Pinned, is_mapped, lock_pages, poison};
 
 /// Types of memory, as the attribute MEMORY_TYPE numbers them.
 const HOST: u32 = 1;
@@ -25,6 +25,10 @@ fn release(call: &mut Session, address: u64, is_allocated: bool) -> Result<Optio
         let code = if is_unknown { Code::HOST_MEMORY_NOT_REGISTERED } else { Code::INVALID_VALUE };
         return Err(defect(code, format!("no such page-locked memory begins at {address:#x}")));
     };
+    if !is_mapped(address, bytes) {
+        let name = call.name;
+        call.note(format!("{name}: the {bytes} bytes at {address:#x} were unmapped before"));
+    }
     let copies = call.lose_host_memory(address, bytes);
     if copies > 0 {
         let name = call.name;

@@ -65,9 +65,12 @@ driver_functions! {
         if flags > 1 {
             return Err(Failure::defect(Code::INVALID_VALUE, format!("a wait has no flags {flags}")));
         }
-        let mark = call.event(event)?.mark.clone();
+        // Within a capture, such a wait is a part of the graph.
+        if call.event(event)?.is_captured && call.streams[&stream].capture.is_some() {
+            return Ok(());
+        }
         // An event that was never recorded has nothing to wait for.
-        if let Some(mark) = mark {
+        if let Some(mark) = call.mark(event)? {
             call.check_isolation(stream)?;
             call.queue(stream, Work::Wait(mark));
         }
