@@ -13,6 +13,7 @@ use crate::module::{Function, Module};
 use crate::order::Clock;
 use crate::random::Random;
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::statistics::Statistics;
 use crate::stream::{Event, Mark, Operation, Stream, Work};
 
@@ -48,7 +49,8 @@ pub(crate) struct Driver {
     pub memory: DeviceMemory,
     pub pinned: PinnedMemory,
     /// What the host knows to have run, since it waited for it.
-    pub known: Clock,
+    known: Clock,
+    pub sources: Sources,
     next_handle: u64,
     sequence: u64,
 }
@@ -276,7 +278,7 @@ impl Session {
     /// Runs queued work until a mark has passed.
     pub fn wait_for(&mut self, context: u64, mark: &Mark) -> Result<(), Failure> {
         self.wait_until(context, |_| mark.has_passed())?;
-        self.learn(mark);
+        self.learn_mark(mark);
         Ok(())
     }
 
@@ -284,8 +286,9 @@ impl Session {
     pub fn wait_for_all(&mut self, context: u64, concerns: impl Fn(&Stream) -> bool) -> Result<(), Failure> {
         let is_idle = |stream: &Stream| !concerns(stream) || stream.queue.is_empty();
         self.wait_until(context, |driver| driver.streams.values().all(is_idle))?;
-        let Driver { streams, known, .. } = &mut **self;
-        streams.values().filter(|stream| concerns(stream)).for_each(|stream| known.join(&stream.clock));
+        let mut clock = Clock::default();
+        self.streams.values().filter(|stream| concerns(stream)).for_each(|stream| clock.join(&stream.clock));
+        self.learn(&clock);
         Ok(())
     }
 }
@@ -310,6 +313,7 @@ impl Driver {
             memory: DeviceMemory::new(),
             pinned: PinnedMemory::default(),
             known: Clock::default(),
+            sources: Sources::default(),
             next_handle: 0x5000_0000_0000,
             sequence: 0,
         };
@@ -369,15 +373,27 @@ impl Driver {
         self.sequence += 1;
         let (sequence, after) = (self.sequence, self.known.clone());
         let stream = self.streams.get_mut(&stream).expect("was looked up");
-        if stream.capture.is_none() {
-            stream.queue.push_back(Operation { sequence, after, work });
+        if stream.capture.is_some() {
+            return;
+        }
+        if let Work::ToDevice { from, bytes, .. } = work {
+            self.sources.add(sequence, from, bytes);
+        }
+        stream.queue.push_back(Operation { sequence, after, work });
+    }
+
+    /// Makes known to the host what has run.
+    pub fn learn(&mut self, clock: &Clock) {
+        self.known.join(clock);
+        for sentence in self.sources.learn(&self.known) {
+            self.note(sentence);
         }
     }
 
     /// Makes known to the host that a mark has passed.
-    pub fn learn(&mut self, mark: &Mark) {
+    pub fn learn_mark(&mut self, mark: &Mark) {
         if let Some(clock) = mark.clock() {
-            self.known.join(clock);
+            self.learn(clock);
         }
     }
 

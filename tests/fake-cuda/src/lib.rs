@@ -6,6 +6,7 @@
 //! - Work that is queued runs when a seeded scheduler chooses its stream: some while other functions are called, the
 //!   rest when somebody waits. A copy reads its source when it runs, maybe in pieces. So a buffer that is used again
 //!   too early gives other bytes.
+//! - Memory that a copy reads must stay as it is until the program has waited for the copy, or asked for it.
 //! - Two operations of different streams that access the same device memory need an event between them, or a host that
 //!   waits. Where it is missing, the bytes may be wrong, and a sentence says so with every seed.
 //! - Device addresses cannot be touched by the host, and none is used twice. New memory is full of bytes that nobody
@@ -17,9 +18,9 @@
 //!
 //! What it cannot find: races on the device that need threads at the same time, and anything about speed.
 //!
-//! Modules: `api` (the driver's functions), `driver` (state), `scheduler`, `stream` and `order` (queued work),
-//! `memory`, `module`, `ptx` and `twin` (kernels), `settings` and `statistics`, and [`StandIn`], which tests use. The
-//! folder `twin` has the C++ code that runs kernels.
+//! Modules: `api` (the driver's functions), `driver` (state), `scheduler`, `stream`, `order` and `sources` (queued
+//! work), `memory`, `module`, `ptx` and `twin` (kernels), `settings` and `statistics`, and [`StandIn`], which tests use.
+//! The folder `twin` has the C++ code that runs kernels.
 //!
 //! Limits: one device per primary context, no other contexts; no pools, graphs or textures; only kernels whose sources
 //! it was built with.
@@ -34,6 +35,7 @@ mod ptx;
 mod random;
 mod scheduler;
 mod settings;
+mod sources;
 mod stand_in;
 mod statistics;
 mod stream;

@@ -69,7 +69,7 @@ driver_functions! {
             call.check_context(context)?;
             return Err(Code::NOT_READY.into());
         }
-        call.learn(&mark);
+        call.learn_mark(&mark);
     }
 
     fn cuEventSynchronize(event: u64) Init |call| {

@@ -29,10 +29,11 @@ fn release(call: &mut Session, address: u64, is_allocated: bool) -> Result<Optio
         let name = call.name;
         call.note(format!("{name}: the {bytes} bytes at {address:#x} were unmapped before"));
     }
-    let copies = call.lose_host_memory(address, bytes);
+    call.lose_host_memory(address, bytes);
+    let copies = call.sources.free(address, bytes);
     if copies > 0 {
-        let name = call.name;
-        call.note(format!("{name}: {copies} queued copies still need the {bytes} bytes at {address:#x}"));
+        let (name, of) = (call.name, format!("the {bytes} bytes at {address:#x}"));
+        call.note(format!("{name}: {of} are read by copies, {copies} of which the program cannot know to have run"));
     }
     Ok(call.pinned.remove(address).and_then(|pinned| pinned.allocated))
 }

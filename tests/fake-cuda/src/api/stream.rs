@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use super::{driver_functions, put};
 use crate::code::Code;
-use crate::driver::{Driver, Failure, Session};
+use crate::driver::{Failure, Session};
 use crate::stream::{Stream, Work};
 
 fn create(call: &mut Session, stream: *mut u64, flags: c_uint) -> Result<(), Failure> {
@@ -56,8 +56,8 @@ driver_functions! {
             call.context()?;
             return Err(Code::NOT_READY.into());
         }
-        let Driver { streams, known, .. } = &mut **call;
-        known.join(&streams[&stream].clock);
+        let clock = call.streams[&stream].clock.clone();
+        call.learn(&clock);
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, flags: c_uint) Init |call| {
