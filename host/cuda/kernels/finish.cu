@@ -27,14 +27,12 @@ template <class T> __device__ __forceinline__ void store(T* to, T value) { *to =
 __device__ __forceinline__ void store(uint2* to, uint2 value) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};"
                  :
-                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y)
-                 : "memory");
+                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y));
 }
 __device__ __forceinline__ void store(uint4* to, uint4 value) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
-                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
-                 : "memory");
+                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w));
 }
 #endif
 
@@ -48,6 +46,8 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8, "sizes t
 constexpr u32 THREADS = 256;
 constexpr u32 CHANNELS = 3;
 constexpr u32 LEVELS = 256;
+// Words of an interleaved image that a thread reads at once.
+constexpr u32 WORDS = 2;
 
 enum Mix : u32 { NONE = 0, BLEND = 1, PASTE = 2 };
 
@@ -183,19 +183,10 @@ template <class Values> struct Image {
         }
     }
 
-    // Reads COUNT words of bytes, the first of which belongs to a pixel's channel. Returns in `mine` the bytes of the
-    // row that each byte comes from, and in `others` those of the other row if the batch is blended.
+    // Replaces bytes in the window by those of the other row. The first byte belongs to a pixel's channel.
     template <u32 COUNT>
-    __device__ __forceinline__ void read(u32 first, u32 pixel, u32 channel, u32 (&mine)[COUNT],
-                                         u32 (&others)[COUNT]) const {
-        const u32* from_own = reinterpret_cast<const u32*>(own + first);
-        const u32* from_other = reinterpret_cast<const u32*>(other + first);
-        for (u32 word = 0; word < COUNT; ++word) {
-            mine[word] = load(from_own + word);
-            others[word] = batch.mix == NONE ? 0 : load(from_other + word);
-        }
-        if (batch.mix == NONE) return;
-        if (batch.mix == BLEND) return;
+    __device__ __forceinline__ void paste(u32 pixel, u32 channel, u32 (&mine)[COUNT],
+                                          const u32 (&others)[COUNT]) const {
         bool pasted = batch.pastes(pixel);
         for (u32 at = 0; at < COUNT * 4; ++at) {
             const u32 byte = pasted ? 0xffu << at % 4 * 8 : 0;
@@ -209,8 +200,14 @@ template <class Values> struct Image {
 
     // Four pixels, twelve bytes, to four elements in each plane.
     __device__ __forceinline__ void four_pixels(u32 pixel) const {
-        u32 mine[3], others[3];
-        read(pixel * CHANNELS, pixel, 0, mine, others);
+        const u32* from_own = reinterpret_cast<const u32*>(own + u64(pixel) * CHANNELS);
+        const u32* from_other = reinterpret_cast<const u32*>(other + u64(pixel) * CHANNELS);
+        u32 mine[CHANNELS], others[CHANNELS];
+        for (u32 word = 0; word < CHANNELS; ++word) {
+            mine[word] = load(from_own + word);
+            others[word] = batch.mix == NONE ? 0 : load(from_other + word);
+        }
+        if (batch.mix == PASTE) paste(pixel, 0, mine, others);
         for (u32 channel = 0; channel < CHANNELS; ++channel) {
             Element plane[4];
             if (batch.mix == BLEND)
@@ -224,11 +221,24 @@ template <class Values> struct Image {
         }
     }
 
-    // Four neighbouring bytes to four elements.
-    __device__ __forceinline__ void four_bytes(u32 first) const {
-        const u32 pixel = first / CHANNELS;
-        u32 channel = first - pixel * CHANNELS, mine[1], others[1];
-        read(first, pixel, channel, mine, others);
+    // Words of four bytes, to four elements each: WORDS words at distances of `step`, of the image's `words`. All are
+    // read before the first one is written, so that the memory has enough to do.
+    __device__ __forceinline__ void some_words(u64 first, u64 step, u64 words) const {
+        u32 mine[WORDS][1], others[WORDS][1];
+        for (u32 k = 0; k < WORDS; ++k) {
+            const u64 word = first + k * step;
+            mine[k][0] = word < words ? load(reinterpret_cast<const u32*>(own) + word) : 0;
+            others[k][0] = word < words && batch.mix != NONE ? load(reinterpret_cast<const u32*>(other) + word) : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < WORDS; ++k)
+            if (first + k * step < words) four_bytes(u32(first + k * step) * 4, mine[k], others[k]);
+    }
+
+    __device__ __forceinline__ void four_bytes(u32 at, u32 (&mine)[1], const u32 (&others)[1]) const {
+        const u32 pixel = at / CHANNELS;
+        u32 channel = at - pixel * CHANNELS;
+        if (batch.mix == PASTE) paste(pixel, channel, mine, others);
         Element elements[4];
         for (u32 k = 0; k < 4; ++k) {
             if (batch.mix == BLEND)
@@ -237,7 +247,7 @@ template <class Values> struct Image {
                 elements[k] = values.one(channel, byte_of(mine, k));
             channel = channel + 1 == CHANNELS ? 0 : channel + 1;
         }
-        write(first, elements);
+        write(at, elements);
     }
 
     __device__ __forceinline__ void write(u64 at, const Element (&elements)[4]) const {
@@ -265,7 +275,7 @@ __device__ __forceinline__ void finish(const Batch& batch, const Values& values,
         else if (planar)
             for (u64 at = thread; at < batch.pixels / 4; at += threads) finished.four_pixels(u32(at) * 4);
         else
-            for (u64 at = thread; at < row / 4; at += threads) finished.four_bytes(u32(at) * 4);
+            for (u64 at = thread; at < row / 4; at += WORDS * threads) finished.some_words(at, threads, row / 4);
     }
 }
 

@@ -19,8 +19,8 @@
 //! What it cannot find: races on the device that need threads at the same time, and anything about speed.
 //!
 //! Modules: `api` (the driver's functions), `driver` (state), `scheduler`, `stream`, `order` and `sources` (queued
-//! work), `memory`, `module`, `ptx` and `twin` (kernels), `settings` and `statistics`, and [`StandIn`], which tests use.
-//! The folder `twin` has the C++ code that runs kernels.
+//! work), `memory`, `module`, `ptx` and `twin` (kernels), `settings` and `statistics`, and [`StandIn`], which tests
+//! use. The folder `twin` has the C++ code that runs kernels.
 //!
 //! Limits: one device per primary context, no other contexts; no pools, graphs or textures; only kernels whose sources
 //! it was built with.

@@ -259,6 +259,15 @@ fn conversions_equal_those_of_the_host() {
     assert_eq!(gpu.stand_in.defects(), Vec::<String>::new());
 }
 
+/// A driver may fuse products and sums that do not say how they are rounded.
+#[test]
+fn the_module_rounds_each_product_and_sum() {
+    assert!(PTX.contains("mul.rn.f32") && PTX.contains("add.rn.f32"));
+    for word in ["mul.f32", "add.f32", "fma.", "ftz"] {
+        assert!(!PTX.contains(word), "{word}");
+    }
+}
+
 #[test]
 fn large_images_equal_the_hosts() {
     let mixes = |_, _| vec![Mix::None, Mix::Blend(0.3), Mix::Paste([17, 30, 101, 224])];

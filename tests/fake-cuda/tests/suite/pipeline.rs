@@ -1,7 +1,6 @@
 //! A small loader on the stand-in: buffers that are pairs of pinned and device memory, a stream that copies, a stream
-//! that computes, and a thread that waits for events and makes pairs free. Right, it delivers the right bytes whatever
-//! the seed, and no mistake is reported. Each mistake of [`Mistake`] is reported with every seed or shows as wrong bytes
-//! with some.
+//! that computes, and a thread that waits for events and makes pairs free. A right loader delivers the right bytes with
+//! every seed, and nothing is reported. Each [`Mistake`] is reported with every seed, and gives wrong bytes with some.
 
 use std::sync::mpsc;
 
