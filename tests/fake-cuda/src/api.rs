@@ -12,8 +12,7 @@ mod stream;
 
 use std::ffi::CStr;
 
-use crate::code::Code;
-use crate::driver::Failure;
+use crate::code::{Code, Failure};
 
 /// Defines functions of the driver. Each body gets the call that is under way.
 macro_rules! driver_functions {
@@ -26,7 +25,7 @@ macro_rules! driver_functions {
             #[unsafe(no_mangle)]
             #[allow(non_snake_case)]
             extern "C" fn $name($($argument: $type),*) -> i32 {
-                $crate::driver::call(stringify!($name), $crate::driver::Needs::$needs, |$call| {
+                $crate::session::call(stringify!($name), $crate::session::Needs::$needs, |$call| {
                     $body
                     Ok(())
                 })

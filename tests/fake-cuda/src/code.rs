@@ -67,3 +67,22 @@ codes! {
     STREAM_CAPTURE_WRONG_THREAD = 908, "attempt to terminate a thread-local capture sequence from another thread";
     UNKNOWN = 999, "unknown error";
 }
+
+/// Why a call fails.
+pub(crate) struct Failure {
+    pub code: Code,
+    /// What the program did wrong, if it is the program's mistake.
+    pub defect: Option<String>,
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Self { code, defect: None }
+    }
+}
+
+impl Failure {
+    pub fn defect(code: Code, sentence: impl Into<String>) -> Self {
+        Self { code, defect: Some(sentence.into()) }
+    }
+}

@@ -18,9 +18,9 @@
 //!
 //! What it cannot find: races on the device that need threads at the same time, and anything about speed.
 //!
-//! Modules: `api` (the driver's functions), `driver` (state), `scheduler`, `stream`, `order` and `sources` (queued
-//! work), `memory`, `module`, `ptx` and `twin` (kernels), `settings` and `statistics`, and [`StandIn`], which tests
-//! use. The folder `twin` has the C++ code that runs kernels.
+//! Modules: `api` (the driver's functions), `session` (what each of them does first), `driver` (state), `scheduler`,
+//! `stream`, `order` and `sources` (queued work), `memory`, `module`, `ptx` and `twin` (kernels), `settings` and
+//! `statistics`, and [`StandIn`], which tests use. The folder `twin` has the C++ code that runs kernels.
 //!
 //! Limits: one device per primary context, no other contexts; no pools, graphs or textures; only kernels whose sources
 //! it was built with.
@@ -34,6 +34,7 @@ mod order;
 mod ptx;
 mod random;
 mod scheduler;
+mod session;
 mod settings;
 mod sources;
 mod stand_in;

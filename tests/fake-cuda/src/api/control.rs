@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int};
 use std::fmt::Write as _;
 
 use super::{put, put_text, text};
-use crate::driver::{Driver, control, is_right_process};
+use crate::driver::Driver;
+use crate::session::{control, is_right_process};
 use crate::statistics::Statistics;
 
 /// Changes a setting; `src/settings.rs` has the keys. Returns 0, or 1 if it is not understood.

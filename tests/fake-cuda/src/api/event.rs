@@ -4,8 +4,8 @@ use std::ffi::c_uint;
 use std::sync::Arc;
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
+use crate::session::Session;
 use crate::stream::{Event, Mark};
 
 const DISABLE_TIMING: u32 = 2;

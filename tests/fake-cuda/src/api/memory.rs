@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use memmap2::MmapMut;
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
 use crate::memory::{Pinned, is_mapped, lock_pages, poison};
+use crate::session::Session;
 
 /// Types of memory, as the attribute MEMORY_TYPE numbers them.
 const HOST: u32 = 1;

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{driver_functions, peek, put, put_text, text};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
 use crate::module::{Function, Module, compile, kernel_of};
+use crate::session::Session;
 use crate::stream::Work;
 
 /// Options of cuModuleLoadDataEx.

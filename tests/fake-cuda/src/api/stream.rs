@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uint};
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
+use crate::session::Session;
 use crate::stream::{Stream, Work};
 
 fn create(call: &mut Session, stream: *mut u64, flags: c_uint) -> Result<(), Failure> {
