@@ -116,7 +116,12 @@ impl Driver {
 
     /// Destroys a context, and all that belongs to it.
     pub fn destroy(&mut self, handle: u64) {
-        self.contexts.remove(&handle);
+        let context = self.contexts.remove(&handle);
+        if context.is_some_and(|context| context.error.is_some()) {
+            // No call could give this back.
+            self.pinned.forget(handle);
+            self.memory.forget(handle);
+        }
         self.streams.retain(|_, stream| stream.context != handle);
         self.events.retain(|_, event| event.context != handle);
         self.modules.retain(|_, module| module.context != handle);

@@ -98,6 +98,11 @@ impl DeviceMemory {
         &self.allocations
     }
 
+    /// Forgets what belongs to a context.
+    pub fn forget(&mut self, context: u64) {
+        self.allocations.retain(|_, allocation| allocation.context != context);
+    }
+
     /// Returns the allocation that contains an extent, and the extent's place in it. Fails with a sentence.
     pub fn find(&self, address: u64, bytes: u64) -> Result<(&Allocation, usize), String> {
         let nearest = self.allocations.range(..=address).next_back();
@@ -177,6 +182,7 @@ pub(crate) struct PinnedMemory {
 
 /// A piece of page-locked memory.
 pub(crate) struct Pinned {
+    pub context: u64,
     pub bytes: u64,
     pub flags: u32,
     /// Memory that the driver allocated; `None` if it is the program's, which registered it.
@@ -197,6 +203,11 @@ pub(crate) enum Lock {
 impl PinnedMemory {
     pub fn pieces(&self) -> &BTreeMap<u64, Pinned> {
         &self.pieces
+    }
+
+    /// Forgets what belongs to a context.
+    pub fn forget(&mut self, context: u64) {
+        self.pieces.retain(|_, piece| piece.context != context);
     }
 
     pub fn insert(&mut self, address: u64, pinned: Pinned) {

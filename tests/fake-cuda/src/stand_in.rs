@@ -16,7 +16,8 @@ const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// Each one has its own state, even in one process: its file is a copy. A program finds it in `LD_LIBRARY_PATH`, this
 /// process by [`StandIn::path`].
 pub struct StandIn {
-    folder: TempDir,
+    /// `None` if another process made it.
+    folder: Option<TempDir>,
     library: &'static Library,
 }
 
@@ -31,17 +32,31 @@ impl StandIn {
         // SAFETY: the library has no functions that run when it is loaded.
         let library = unsafe { Library::new(folder.path().join(NAMES[0])) }.expect("the stand-in can be loaded");
         // Its threads' memory refers to the library until the threads end.
-        Self { folder, library: Box::leak(Box::new(library)) }
+        Self { folder: Some(folder), library: Box::leak(Box::new(library)) }
+    }
+
+    /// Returns the stand-in that this process finds as a program finds the driver: that in `LD_LIBRARY_PATH`.
+    ///
+    /// # Panics
+    ///
+    /// If it finds another driver, or none.
+    pub fn in_use() -> Self {
+        // SAFETY: as above.
+        let library = unsafe { Library::new(NAMES[0]) }.expect("a driver in LD_LIBRARY_PATH");
+        // SAFETY: only the name is of interest.
+        let is_stand_in = unsafe { library.get::<unsafe extern "C" fn()>(b"fakeCudaShutDown") }.is_ok();
+        assert!(is_stand_in, "the driver that this process finds is a stand-in");
+        Self { folder: None, library: Box::leak(Box::new(library)) }
     }
 
     /// Returns the folder, for `LD_LIBRARY_PATH`.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.as_ref().expect("made by this process").path()
     }
 
     /// Returns the path of the library. Who loads it gets the state that this value controls.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join(NAMES[0])
+        self.folder().join(NAMES[0])
     }
 
     /// Returns the library, for tests that call the driver themselves.

@@ -82,7 +82,7 @@ driver_functions! {
     }
 
     fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint) Init |call| {
-        call.context()?;
+        let context = call.context()?;
         call.check_capture()?;
         if bytes == 0 || flags > 7 {
             return Err(defect(Code::INVALID_VALUE, format!("{bytes} bytes of host memory with flags {flags}")));
@@ -91,7 +91,7 @@ driver_functions! {
         memory.fill(poison(&mut call.random));
         let found = memory.as_mut_ptr();
         put(address, found.cast())?;
-        call.pinned.insert(found as u64, Pinned { bytes: bytes as u64, flags, allocated: Some(memory) });
+        call.pinned.insert(found as u64, Pinned { context, bytes: bytes as u64, flags, allocated: Some(memory) });
     }
 
     fn cuMemFreeHost(address: u64) Init |call| {
@@ -101,7 +101,7 @@ driver_functions! {
     }
 
     fn cuMemHostRegister_v2(address: u64, bytes: usize, flags: c_uint) Init |call| {
-        call.context()?;
+        let context = call.context()?;
         call.check_capture()?;
         if !call.settings.registration {
             return Err(Code::NOT_SUPPORTED.into());
@@ -121,7 +121,7 @@ driver_functions! {
         if lock_pages(address, bytes as u64).is_err() {
             return Err(Code::INVALID_VALUE.into());
         }
-        call.pinned.insert(address, Pinned { bytes: bytes as u64, flags, allocated: None });
+        call.pinned.insert(address, Pinned { context, bytes: bytes as u64, flags, allocated: None });
     }
 
     fn cuMemHostUnregister(address: u64) Init |call| {
