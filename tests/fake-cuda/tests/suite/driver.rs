@@ -39,11 +39,16 @@ impl Gpu {
         let library = stand_in.library();
         let mut gpu = Self { stand_in, library, context: 0 };
         assert_eq!(cu!(gpu, cuInit(0 => u32)), SUCCESS);
-        let mut context = 0;
-        assert_eq!(cu!(gpu, cuDevicePrimaryCtxRetain(&mut context => *mut u64, 0 => i32)), SUCCESS);
-        gpu.context = context;
+        gpu.context = gpu.retain();
         gpu.enter();
         gpu
+    }
+
+    /// Returns the context of the first device, retained once more.
+    pub fn retain(&self) -> u64 {
+        let mut context = 0;
+        assert_eq!(cu!(self, cuDevicePrimaryCtxRetain(&mut context => *mut u64, 0 => i32)), SUCCESS);
+        context
     }
 
     /// Makes the context current on this thread.
