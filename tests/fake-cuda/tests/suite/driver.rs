@@ -1,8 +1,10 @@
 //! The driver's functions, as a program calls them.
 
 use std::ffi::{CString, c_void};
+use std::ops::{Deref, DerefMut};
 
 use fake_cuda::StandIn;
+use libloading::Library;
 
 /// Calls a function of the driver by its name. Gives its result.
 macro_rules! cu {
@@ -24,8 +26,21 @@ pub const PTX: &str = include_str!("../../../../host/cuda/kernels/finish.ptx");
 /// A stand-in with a current context on this thread.
 pub struct Gpu {
     pub stand_in: StandIn,
-    pub library: &'static libloading::Library,
+    cuda: Cuda,
+}
+
+/// A driver with a current context on this thread.
+pub struct Cuda {
+    pub library: &'static Library,
     pub context: u64,
+}
+
+impl Deref for Gpu {
+    type Target = Cuda;
+
+    fn deref(&self) -> &Cuda {
+        &self.cuda
+    }
 }
 
 impl Gpu {
@@ -36,12 +51,18 @@ impl Gpu {
     pub fn with(prepare: impl FnOnce(&StandIn)) -> Self {
         let stand_in = StandIn::new();
         prepare(&stand_in);
-        let library = stand_in.library();
-        let mut gpu = Self { stand_in, library, context: 0 };
-        assert_eq!(cu!(gpu, cuInit(0 => u32)), SUCCESS);
-        gpu.context = gpu.retain();
-        gpu.enter();
-        gpu
+        let cuda = Cuda::new(stand_in.library());
+        Self { stand_in, cuda }
+    }
+}
+
+impl Cuda {
+    pub fn new(library: &'static Library) -> Self {
+        let mut cuda = Self { library, context: 0 };
+        assert_eq!(cu!(cuda, cuInit(0 => u32)), SUCCESS);
+        cuda.context = cuda.retain();
+        cuda.enter();
+        cuda
     }
 
     /// Returns the context of the first device, retained once more.
@@ -146,13 +167,13 @@ impl Gpu {
 
 /// Memory that is registered as page-locked.
 pub struct Pinned {
-    library: &'static libloading::Library,
+    library: &'static Library,
     memory: memmap2::MmapMut,
     is_registered: bool,
 }
 
 impl Pinned {
-    pub fn new(gpu: &Gpu, bytes: usize) -> Self {
+    pub fn new(gpu: &Cuda, bytes: usize) -> Self {
         let mut memory = memmap2::MmapMut::map_anon(bytes).expect("memory");
         let address = memory.as_mut_ptr();
         assert_eq!(cu!(gpu, cuMemHostRegister_v2(address => *mut u8, bytes => usize, 1 => u32)), SUCCESS);
@@ -165,7 +186,7 @@ impl Pinned {
     }
 }
 
-impl std::ops::Deref for Pinned {
+impl Deref for Pinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -173,7 +194,7 @@ impl std::ops::Deref for Pinned {
     }
 }
 
-impl std::ops::DerefMut for Pinned {
+impl DerefMut for Pinned {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
