@@ -1,19 +1,15 @@
 //! What the stand-in assumes about the real driver.
 //!
-//! With `DDLP_CUDA=libcuda.so.1` in the environment, these tests run on the real driver, and each line that they print
-//! compares it with the stand-in: `cargo test -p ddlp-fake-cuda --test suite assumptions:: -- --nocapture`.
+//! With `DDLP_CUDA=libcuda.so.1` in the environment, these tests and those of `kernels` run on the real driver. Each
+//! line that these tests print compares the driver with the stand-in. Other tests must not run at the same time:
+//! `cargo test -p ddlp-fake-cuda --test suite assumptions:: -- --nocapture --test-threads 1`.
 
 use std::ffi::{CString, c_void};
 use std::process::Command;
 
-use fake_cuda::StandIn;
-use libloading::Library;
 use memmap2::MmapMut;
 
-use crate::driver::{Cuda, PTX, Pinned, SUCCESS, cu};
-
-/// Names the driver to be tested in place of the stand-in.
-const LIBRARY: &str = "DDLP_CUDA";
+use crate::driver::{Cuda, Either, PTX, Pinned, SUCCESS, cu};
 
 /// Results of a driver, compared with those that are expected.
 struct Results {
@@ -31,17 +27,8 @@ impl Results {
 
 /// Runs checks on the real driver or on a stand-in.
 fn compare(checks: impl FnOnce(&Cuda, &mut Results)) {
-    let stand_in;
-    let library = match std::env::var(LIBRARY) {
-        // SAFETY: a driver's library may be loaded.
-        Ok(name) => Box::leak(Box::new(unsafe { Library::new(name) }.expect("the driver"))),
-        Err(_) => {
-            stand_in = StandIn::new();
-            stand_in.library()
-        }
-    };
     let mut results = Results { wrong: Vec::new() };
-    checks(&Cuda::new(library), &mut results);
+    checks(&Either::new(0), &mut results);
     assert_eq!(results.wrong, Vec::<String>::new());
 }
 
@@ -63,6 +50,10 @@ fn register(cuda: &Cuda, address: *mut u8, bytes: usize, flags: u32) -> i32 {
 
 fn unregister(cuda: &Cuda, address: *mut u8) -> i32 {
     cu!(cuda, cuMemHostUnregister(address => *mut u8))
+}
+
+fn copy(cuda: &Cuda, to: u64, from: *const u8, bytes: usize) -> i32 {
+    cu!(cuda, cuMemcpyHtoDAsync_v2(to => u64, from => *const u8, bytes => usize, 0 => u64))
 }
 
 #[test]
@@ -145,7 +136,7 @@ fn memory() {
         results.check("allocate", allocate(1000), 0);
         results.check("its alignment to 256", (address % 256) as i32, 0);
         let pinned = Pinned::new(cuda, 2000);
-        let copy = |to: u64, from: *const u8, bytes: usize| cu!(cuda, cuMemcpyHtoDAsync_v2(to => u64, from => *const u8, bytes => usize, 0 => u64));
+        let copy = |to: u64, from: *const u8, bytes: usize| copy(cuda, to, from, bytes);
         results.check("copy 0 bytes", copy(address, pinned.as_ptr(), 0), 0);
         results.check("copy to it", copy(address, pinned.as_ptr(), 1000), 0);
         results.check("free its inside", cuda.free(address + 256), 1);

@@ -165,6 +165,41 @@ impl Cuda {
     }
 }
 
+/// Names a real driver, on which some tests then run instead of on the stand-in.
+const REAL_DRIVER: &str = "DDLP_CUDA";
+
+/// The real driver, or a stand-in.
+pub struct Either {
+    cuda: Cuda,
+    stand_in: Option<StandIn>,
+}
+
+impl Either {
+    pub fn new(seed: u64) -> Self {
+        if let Ok(name) = std::env::var(REAL_DRIVER) {
+            // SAFETY: a driver's library may be loaded.
+            let library = unsafe { Library::new(name) }.expect("the driver");
+            return Self { cuda: Cuda::new(Box::leak(Box::new(library))), stand_in: None };
+        }
+        let Gpu { stand_in, cuda } = Gpu::new(seed);
+        Self { cuda, stand_in: Some(stand_in) }
+    }
+
+    /// Asserts that the stand-in saw no mistake.
+    pub fn assert_no_mistake(&self) {
+        let mistakes = self.stand_in.as_ref().map(StandIn::defects);
+        assert_eq!(mistakes.unwrap_or_default(), Vec::<String>::new());
+    }
+}
+
+impl Deref for Either {
+    type Target = Cuda;
+
+    fn deref(&self) -> &Cuda {
+        &self.cuda
+    }
+}
+
 /// Memory that is registered as page-locked.
 pub struct Pinned {
     library: &'static Library,
