@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any
@@ -207,6 +208,12 @@ def _random_crop(transform: Any) -> Operation:
 
 
 def _random_erasing(transform: Any) -> Operation:
+    if type(transform).__module__.startswith("timm."):
+        if transform.mode == "rand" or transform.max_count != 1:
+            raise ValueError("only one box, of one colour or of random pixels (`mode` const or pixel), is possible")
+        low, high = (math.exp(bound) for bound in transform.log_aspect_ratio)
+        area = (transform.min_area, transform.max_area)
+        return RandomErasing(transform.probability, area, (low, high), "random" if transform.mode == "pixel" else (0, 0, 0))
     # torchvision.transforms.v2 keeps "random" as None.
     value: Any = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
     scale, ratio = transform.scale, transform.ratio

@@ -2,6 +2,8 @@
 //!
 //! - [`contract`]: checks that all drivers behave alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
+//! - [`finishing`]: a delivery target that finishes batches itself.
+//! - [`gpu`]: the stand-in for NVIDIA's driver, and programs that find it.
 //! - [`hooked`]: a dataset with hooks at its reads, and a gate at which the CPU waits for drives.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
@@ -10,6 +12,8 @@
 
 pub mod agent;
 pub mod contract;
+pub mod finishing;
+pub mod gpu;
 pub mod hooked;
 pub mod photos;
 pub mod proxy;

@@ -24,9 +24,10 @@ use crate::interrupt::Interrupt;
 use crate::wrong::wrong;
 use crate::{Ending, cores, output, text};
 use anyhow::{Context, bail};
+use ddlp_cuda::{CudaError, CudaTarget, Device, DeviceName, Output};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
+use ddlp_host::{Batch, Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::explained;
 use nix::sys::prctl;
@@ -73,6 +74,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(list) = &args.drive_cores {
         cores::check(list, &cores::online()?, "the drive")?;
     }
+    let mut device = args.device.map(Accelerator::open).transpose()?;
     let resumed = args.resume.as_deref().map(read_state).transpose()?;
     let plan = args.plan_in.as_deref().map(read_plan).transpose()?;
     let before = match (&resumed, &args.resume, &plan, &args.plan_in) {
@@ -93,7 +95,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let dataset = ddlp_host::open_dataset_with(&args.dataset, &options.host()?, &options.opening()).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
     let rejected = ddlp_host::note_of_rejected(&*dataset, options.policy).filter(|_| !args.quiet && finished.is_none());
-    let mut loader = build(args, options, dataset)?;
+    let mut loader = build(args, options, dataset, device.as_ref())?;
     drop(starting);
     if let Some(note) = rejected {
         eprintln!("note: {}", text::message(&note));
@@ -109,7 +111,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     }
     let mut digest = args.digest.then(Digest::default);
     let mut saving = Saving::begin(args, &loader);
-    let delivered = match deliver(&mut loader, args, &mut saving, interrupt, digest.as_mut()) {
+    let delivered = match deliver(&mut loader, device.as_mut(), args, &mut saving, interrupt, digest.as_mut()) {
         Ok(delivered) => delivered,
         Err(error) => Delivered::Failed(explained(error)),
     };
@@ -161,8 +163,18 @@ pub fn pipeline_file(name: &str) -> Option<PathBuf> {
     Pipeline::named(name).is_none().then(|| PathBuf::from(name))
 }
 
-fn build(args: &RunArgs, options: LoaderOptions, dataset: Arc<dyn Dataset>) -> anyhow::Result<Loader> {
-    Loader::builder().options(options).dataset(dataset).build().map_err(|error| match error {
+fn build(
+    args: &RunArgs,
+    options: LoaderOptions,
+    dataset: Arc<dyn Dataset>,
+    device: Option<&Accelerator>,
+) -> anyhow::Result<Loader> {
+    let builder = Loader::builder().options(options).dataset(dataset);
+    let builder = match device {
+        Some(accelerator) => builder.deliver_prepared_to(CudaTarget::on(&accelerator.device)),
+        None => builder,
+    };
+    builder.build().map_err(|error| match error {
         LoaderError::State(_) => {
             let state = args.resume.as_deref().unwrap_or(Path::new("the state")).display().to_string();
             anyhow::Error::from(error).context(format!("the run cannot resume from {state} (--resume)"))
@@ -194,8 +206,31 @@ fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
         .with_context(|| format!("{} is not a state (--state-out writes one)", path.display()))
 }
 
+/// The GPU to which batches are delivered, and the memory there that takes them.
+struct Accelerator {
+    device: Device,
+    output: Output,
+}
+
+impl Accelerator {
+    fn open(name: DeviceName) -> Result<Self, CudaError> {
+        let device = Device::open(name)?;
+        Ok(Self { output: Output::new(&device)?, device })
+    }
+
+    /// Takes a batch, and reads it back for the digest, if there is one.
+    fn take(&mut self, batch: Batch, digest: Option<&mut Digest>) -> Result<(), LoaderError> {
+        let failed = |error: CudaError| LoaderError::Delivery(error.into());
+        match digest {
+            Some(digest) => Ok(digest.update(&self.output.read(batch).map_err(failed)?)?),
+            None => self.output.finish(&batch).map_err(failed),
+        }
+    }
+}
+
 fn deliver(
     loader: &mut Loader,
+    mut device: Option<&mut Accelerator>,
     args: &RunArgs,
     saving: &mut Saving<'_>,
     interrupt: &Interrupt,
@@ -205,10 +240,11 @@ fn deliver(
     let mut batches = 0;
     while let Some(batch) = loader.next() {
         let batch = batch?;
-        if let Some(digest) = &mut digest {
-            digest.update(&batch)?;
+        match (&mut device, &mut digest) {
+            (Some(device), digest) => device.take(batch, digest.as_deref_mut())?,
+            (None, Some(digest)) => digest.update(&batch)?,
+            (None, None) => drop(batch),
         }
-        drop(batch);
         batches += 1;
         if interrupt.requested() {
             return Ok(Delivered::Interrupted);
@@ -218,6 +254,9 @@ fn deliver(
         }
         pretend_to_train(step, interrupt);
         saving.batch_done(loader);
+    }
+    if let Some(device) = device {
+        device.output.wait().map_err(|error| LoaderError::Delivery(error.into()))?;
     }
     Ok(if interrupt.requested() { Delivered::Interrupted } else { Delivered::All })
 }

@@ -7,6 +7,7 @@ pub use field_view::{FieldView, SharedField};
 use crate::delivery::{BatchMemory, OwnedMemory};
 use crate::error::LoaderError;
 use crate::field_error::FieldError;
+use crate::finishing::Finishing;
 use crate::image_output::ImageOutput;
 use crate::mixing::Mixing;
 use crate::schedule::{BatchId, ProngId};
@@ -14,6 +15,7 @@ use ddlp_csd::memory;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::SampleFields;
 use ddlp_pixels::{Field, FieldKind, LABEL};
+use std::any::Any;
 use std::sync::Arc;
 
 /// A field as it lies in a batch's memory.
@@ -83,6 +85,7 @@ pub struct Batch {
     requested_ids: Vec<u64>,
     records: Vec<SampleRecord>,
     memory: FieldMemory,
+    finishing: Option<Finishing>,
 }
 
 impl Batch {
@@ -94,6 +97,7 @@ impl Batch {
         fields: Arc<[BatchField]>,
         records: Vec<SampleRecord>,
         memory: FieldMemory,
+        finishing: Option<Finishing>,
     ) -> Self {
         let delivered = || records.iter().filter(|record| record.has_row());
         let requested_ids = delivered().map(|record| record.sample_id).collect();
@@ -101,7 +105,7 @@ impl Batch {
         // repetition.
         let shown_id = |record: &SampleRecord| record.sample_id - record.sample_id % samples + record.index;
         let sample_ids = delivered().map(shown_id).collect();
-        Self { id, prong, fields, sample_ids, requested_ids, records, memory }
+        Self { id, prong, fields, sample_ids, requested_ids, records, memory, finishing }
     }
 
     /// Returns the batch's epoch.
@@ -204,7 +208,33 @@ impl Batch {
         Ok(self)
     }
 
+    /// Returns how to make the elements of the images, if the delivery target has to do that
+    /// ([`LoaderBuilder::deliver_prepared_to`](crate::LoaderBuilder::deliver_prepared_to)). The fields describe the
+    /// finished batch. This process cannot read the field of images; it can read the other fields.
+    pub fn finishing(&self) -> Option<&Finishing> {
+        self.finishing.as_ref()
+    }
+
+    /// Returns the images' memory if it has this type, which a delivery target made.
+    pub fn target_memory<T: BatchMemory>(&self) -> Option<&T> {
+        let memory: &dyn Any = &*self.memory[IMAGE_AT];
+        memory.downcast_ref()
+    }
+
+    /// Returns the batch finished, with its fields in other memory: one for each field, with the elements that the
+    /// field describes. The batch's buffer or slot goes back to the loader.
+    ///
+    /// # Panics
+    ///
+    /// If the number of fields differs.
+    pub fn finished_in(mut self, memory: Vec<Arc<dyn BatchMemory>>) -> Self {
+        assert_eq!(memory.len(), self.fields.len(), "each field has memory");
+        (self.memory, self.finishing) = (memory.into(), None);
+        self
+    }
+
     fn view(&self, at: usize) -> FieldView<'_> {
-        FieldView { field: &self.fields[at], rows: self.len(), memory: &self.memory[at] }
+        let is_unfinished = at == IMAGE_AT && self.finishing.is_some();
+        FieldView { field: &self.fields[at], rows: self.len(), memory: &self.memory[at], is_unfinished }
     }
 }

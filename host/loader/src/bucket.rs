@@ -25,15 +25,17 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Makes a bucket whose samples go through a pipeline.
+    /// Makes a bucket whose samples go through a pipeline. `by_target` tells whether the delivery target finishes its
+    /// batches.
     pub fn new(
         options: &LoaderOptions,
         pipeline: &Pipeline,
         mixing: Option<&Mixing>,
         beside: &SampleFields,
+        by_target: bool,
     ) -> Result<Self, PipelineError> {
         let compiled = CompiledPipeline::of(pipeline)?;
-        let images = ImageOutput::new(options, compiled.output());
+        let images = ImageOutput::new(options, compiled.output(), by_target);
         let program = Program { pipeline: pipeline.clone(), limits: options.limits, policy: options.policy };
         let canvas = pipeline.has_canvas().then_some(compiled);
         let fields = BatchField::of_run(&images, mixing, canvas.is_some(), beside);
@@ -52,8 +54,8 @@ impl Bucket {
         [height.into(), width.into()]
     }
 
-    /// Returns the bytes of a batch's rows, as they are delivered.
-    pub fn delivered_bytes(&self, records: &[SampleRecord]) -> usize {
+    /// Returns the bytes of a batch's rows in a buffer.
+    pub fn bytes_of_rows(&self, records: &[SampleRecord]) -> usize {
         records.iter().filter(|record| record.has_row()).count() * self.images.row_bytes()
     }
 }

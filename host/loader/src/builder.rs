@@ -1,6 +1,6 @@
 //! The builder of a loader: its options, and what is not plain data.
 
-use crate::delivery::{BufferNeed, DeliveryError, DeliveryTarget, MakeTarget};
+use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
 use crate::max_corrupt::MaxCorrupt;
 use crate::options::LoaderOptions;
@@ -30,7 +30,7 @@ pub struct LoaderBuilder {
     pub(crate) fields: Vec<(Field, Arc<Vec<u8>>)>,
     pub(crate) table: Option<Arc<FieldTable>>,
     pub(crate) host: Option<Host>,
-    pub(crate) target: Option<Arc<MakeTarget>>,
+    pub(crate) target: Option<ChosenTarget>,
     pub(crate) per_sample: Option<PerSample>,
     pub(crate) given_up: Arc<AtomicBool>,
 }
@@ -125,7 +125,7 @@ impl LoaderBuilder {
     }
 
     /// Sets the order of the images' dimensions. Default [`ImageLayout::Nhwc`]. Images of uint8 always lie in memory as
-    /// NHWC; under NCHW they are a view with strides.
+    /// NHWC; under NCHW they are a view with strides, as floats are under [`ImageLayout::ChannelsLast`].
     pub fn layout(mut self, layout: ImageLayout) -> Self {
         self.options.layout = layout;
         self
@@ -355,7 +355,19 @@ impl LoaderBuilder {
         mut self,
         make: impl Fn(BufferNeed) -> Result<Arc<dyn DeliveryTarget>, DeliveryError> + Send + Sync + 'static,
     ) -> Self {
-        self.target = Some(Arc::new(make));
+        self.target = Some(ChosenTarget { make: Arc::new(make), finishes: false });
+        self
+    }
+
+    /// Sets a delivery target that finishes batches itself: its buffers hold the images as prepared, whatever
+    /// [`dtype`](Self::dtype) and [`layout`](Self::layout) are, and neither threads nor MixUp and CutMix change them.
+    /// [`Batch::finishing`](crate::Batch::finishing) says how to make the delivered elements. Otherwise as
+    /// [`deliver_to`](Self::deliver_to).
+    pub fn deliver_prepared_to(
+        mut self,
+        make: impl Fn(BufferNeed) -> Result<Arc<dyn DeliveryTarget>, DeliveryError> + Send + Sync + 'static,
+    ) -> Self {
+        self.target = Some(ChosenTarget { make: Arc::new(make), finishes: true });
         self
     }
 }

@@ -249,7 +249,7 @@ fn finish(
         engine.failed(job.id, LoaderError::Unavailable(error));
     } else if engine.executed(CPU, job.id) {
         close_gaps(&records, buffer.bytes_mut(), job.row_bytes);
-        engine.ready_in_buffer(CPU, job.id, records, buffer);
+        engine.ready_in_buffer(CPU, job.id, records, buffer, None);
         // That may have woken the consumer on this core. If it had to wait for the end of this thread's time slice,
         // finished batches would pile up and their buffers would leave the caches.
         std::thread::yield_now();

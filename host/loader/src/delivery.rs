@@ -8,7 +8,10 @@
 //! - `owned`: memory of one batch alone, which no target lent.
 //! - `slots`: the result slots of a drive. A drive fills them, so they are not a target; but if a target
 //!   [accepts slots](DeliveryTarget::accepts_slots), the consumer gets batches in slots that host and drive share.
-//!   Otherwise the loader copies the rows from the slots into buffers.
+//!   Otherwise the rows are copied from the slots into buffers.
+//!
+//! A target may [finish](crate::Finishing) batches itself. Its buffers then hold the rows as prepared and, behind them,
+//! the values of the other fields.
 
 mod host_pool;
 mod owned;
@@ -19,9 +22,11 @@ pub(crate) use owned::{HostValues, NoMemory, OwnedMemory};
 pub(crate) use slots::{HeldSlots, SlotRows, SlotTable, hold_slots};
 
 use crate::signal::Signal;
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -35,8 +40,21 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     /// Returns the number of buffers that can be taken now.
     fn free(&self) -> usize;
 
-    /// Returns whether the consumer may get batches in result slots that drives share with this host.
+    /// Returns whether buffers or slots will come back although the consumer does nothing more: a device still uses
+    /// them. The loader then does not say that the consumer keeps batches.
+    fn awaits_device(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the consumer may get batches in result slots that drives share with this host. A target that
+    /// finishes batches is not asked: it gets the rows by [`BatchBuffer::on_ready_from`].
     fn accepts_slots(&self) -> bool;
+
+    /// Returns the name of the device to which batches are delivered, for the report; `None` if they stay in this
+    /// process's memory.
+    fn device(&self) -> Option<String> {
+        None
+    }
 
     /// Takes a buffer; `None` when all are on loan. Allocates the buffer's memory, unless the target did so before.
     ///
@@ -64,12 +82,48 @@ pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
     /// Returns the memory for the rows: at least [`BufferNeed::bytes`] bytes, which begin at a multiple of
     /// [`BUFFER_ALIGNMENT`].
     fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Turns rows in a result slot, which a drive shares with this host, into the memory that the consumer reads. The
+    /// buffer holds the other fields as for [`OnReady::on_ready`], but no rows. Dropping `rows` frees the slot. The
+    /// loader calls this only if the target finishes batches. By default, the rows are copied to the buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`OnReady::on_ready`].
+    fn on_ready_from(
+        mut self: Box<Self>,
+        rows: Box<dyn BatchMemory>,
+        filled: Filled<'_>,
+    ) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+        let slot = rows.bytes().expect("host and drive share the slot");
+        self.bytes_mut()[..filled.rows].copy_from_slice(&slot[..filled.rows]);
+        drop(rows);
+        self.on_ready(filled)
+    }
+}
+
+/// What a buffer holds when it is filled.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Filled<'a> {
+    /// Bytes of the batch's rows, with which the buffer begins.
+    pub rows: usize,
+    /// If the target finishes batches: where the values of each further field lie behind the rows, in the order of the
+    /// batch's fields. Each begins at a multiple of [`FIELD_ALIGNMENT`].
+    pub fields: &'a [Range<usize>],
+}
+
+impl Filled<'_> {
+    /// Returns the bytes from the beginning of the buffer to the end of what it holds.
+    pub fn end(&self) -> usize {
+        self.fields.last().map_or(self.rows, |last| last.end)
+    }
 }
 
 /// The step between “all rows are written” and “the batch is ready for delivery”.
 pub trait OnReady {
-    /// Turns a filled buffer, whose first `bytes` bytes hold the batch's rows, into the memory that the consumer reads.
-    /// The batch is ready for delivery once this returns.
+    /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this
+    /// returns.
     ///
     /// The thread that wrote the last row calls this without holding a lock. The call may wait, for example until the
     /// rows are copied elsewhere; the thread prepares nothing meanwhile, and the run cannot end before the call has
@@ -78,19 +132,21 @@ pub trait OnReady {
     /// # Errors
     ///
     /// [`DeliveryError`] ends the run when the batch is due.
-    fn on_ready(self: Box<Self>, bytes: usize) -> Result<Box<dyn BatchMemory>, DeliveryError>;
+    fn on_ready(self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError>;
 }
 
-/// The memory of a batch that is ready or delivered. Dropping it gives the buffer or slot back.
+/// The memory of a batch that is ready or delivered. Dropping it gives the buffer or slot back. The crate of a target
+/// finds its own type again by [`Batch::target_memory`](crate::Batch::target_memory).
 ///
 /// # Safety
 ///
 /// All methods speak of the same memory at every call, until the value is dropped. Nothing but the batch's consumer
 /// writes to this memory.
 #[allow(unsafe_code)]
-pub unsafe trait BatchMemory: fmt::Debug + Send + Sync {
+pub unsafe trait BatchMemory: Any + fmt::Debug + Send + Sync {
     /// Returns the address of the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`].
-    /// If the memory is not [`bytes`](Self::bytes) of this process, the address is one of the device that can read it.
+    /// If the memory is not [`bytes`](Self::bytes) of this process, the address is one of the device that can read it;
+    /// of a batch that its target has yet to finish, nobody reads at the address.
     fn address(&self) -> NonNull<u8>;
 
     /// Returns whether a consumer may write to the memory, such as an operation in place in another language. The
@@ -105,6 +161,8 @@ pub unsafe trait BatchMemory: fmt::Debug + Send + Sync {
 
 /// Alignment of the memory of a batch, in bytes: enough for every type of elements.
 pub const BUFFER_ALIGNMENT: usize = 8;
+/// Alignment of the fields behind the rows in a buffer of a target that finishes batches, in bytes.
+pub const FIELD_ALIGNMENT: usize = 256;
 
 /// What a loader needs from its delivery target.
 #[derive(Clone, Debug)]
@@ -114,6 +172,8 @@ pub struct BufferNeed {
     pub count: usize,
     /// Bytes of a buffer.
     pub bytes: usize,
+    /// If the target finishes batches: the [table](crate::Finishing::table) of all batches.
+    pub table: Arc<[u8]>,
     /// Wakes the loader when a buffer has come back.
     pub returned: BufferReturned,
 }
@@ -138,6 +198,14 @@ impl BufferReturned {
 /// A function that makes the delivery target of a loader.
 pub(crate) type MakeTarget = dyn Fn(BufferNeed) -> Result<Arc<dyn DeliveryTarget>, DeliveryError> + Send + Sync;
 
+/// The delivery target that the consumer chose.
+#[derive(Clone)]
+pub(crate) struct ChosenTarget {
+    pub make: Arc<MakeTarget>,
+    /// Whether the target finishes batches.
+    pub finishes: bool,
+}
+
 /// Why a delivery target cannot serve, or cannot make a batch ready.
 #[derive(Debug)]
 pub struct DeliveryError(Box<dyn Error + Send + Sync>);
@@ -146,6 +214,11 @@ impl DeliveryError {
     /// Creates an error; its message says what failed.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(error.into())
+    }
+
+    /// Returns the error that it was created from.
+    pub fn inner(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
     }
 }
 

@@ -35,7 +35,8 @@ use crate::delivery::{
 };
 use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
-use crate::mixing::Mixing;
+use crate::finishing::Finishing;
+use crate::mixing::{BatchMix, Mixing};
 use crate::order::{EpochCut, Orders, Walks};
 use crate::per_sample::PerSample;
 use crate::plan::PlanRecord;
@@ -85,6 +86,8 @@ pub(crate) struct ReadyBatch {
     records: Vec<SampleRecord>,
     memory: FieldMemory,
     place: BatchPlace,
+    /// How the delivery target finishes the batch, if it does.
+    finishing: Option<Finishing>,
     /// Samples that followed the corrupt-sample policy, each with its index in the dataset.
     corrupt: Vec<(u64, CorruptReport)>,
 }
@@ -101,10 +104,22 @@ enum BatchPlace {
 }
 
 impl ReadyBatch {
+    fn new(
+        records: Vec<SampleRecord>,
+        place: BatchPlace,
+        images: Box<dyn BatchMemory>,
+        finishing: Option<Finishing>,
+        looked_up: LookedUp,
+    ) -> Self {
+        let memory = std::iter::once(images.into()).chain(looked_up.filled).collect();
+        Self { records, memory, place, finishing, corrupt: looked_up.corrupt }
+    }
+
     /// Returns a batch without samples.
-    fn empty(fields: usize) -> Self {
-        let memory = (0..fields).map(|_| Arc::new(NoMemory) as _).collect();
-        Self { records: Vec::new(), memory, place: BatchPlace::Nowhere, corrupt: Vec::new() }
+    fn empty(bucket: &Bucket) -> Self {
+        let memory = bucket.fields.iter().map(|_| Arc::new(NoMemory) as _).collect();
+        let finishing = bucket.images.finishing().cloned();
+        Self { records: Vec::new(), memory, place: BatchPlace::Nowhere, finishing, corrupt: Vec::new() }
     }
 }
 
@@ -199,18 +214,20 @@ impl Engine {
     pub fn new(
         task: RunTask,
         schedule: Schedule,
-        recorder: Recorder,
+        mut recorder: Recorder,
         buffers: usize,
-        make: Option<&MakeTarget>,
+        make: Option<Arc<MakeTarget>>,
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Signal::default());
         let fetch_depth = task.dataset.fetch_depth();
         let bytes = buffer_bytes(&task.cut, &task.buckets);
-        let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
+        let table = task.buckets[0].images.finishing().map(|finishing| finishing.table.clone()).unwrap_or_default();
+        let need = BufferNeed { count: buffers, bytes, table, returned: BufferReturned::new(work.clone()) };
         let target = match make {
             Some(make) => make(need)?,
             None => Arc::new(HostPool::new(need)),
         };
+        recorder.delivers_to(target.device());
         Ok(Self {
             target,
             making_ready: AtomicUsize::new(0),
@@ -317,22 +334,6 @@ impl Engine {
         used
     }
 
-    fn ready(
-        &self,
-        prong: ProngId,
-        id: BatchId,
-        records: Vec<SampleRecord>,
-        place: BatchPlace,
-        images: Box<dyn BatchMemory>,
-    ) {
-        // Names and values are read from the dataset before the lock is taken.
-        let ready = self.look_up(id, &records).map(|LookedUp { corrupt, filled }| {
-            let memory = std::iter::once(images.into()).chain(filled).collect();
-            ReadyBatch { records, memory, place, corrupt }
-        });
-        self.make_ready(&mut self.lock(), prong, id, ready);
-    }
-
     /// Records that the CPU cannot prepare a batch. The run ends with that error when the batch is due.
     pub fn failed(&self, id: BatchId, error: LoaderError) {
         let mut core = self.lock();
@@ -396,9 +397,14 @@ impl RunTask {
         self.buckets[0].program.policy
     }
 
-    /// Returns whether images are delivered as they were prepared, which is the same in all buckets.
+    /// Returns whether images lie in buffers as they were prepared, which is the same in all buckets.
     pub fn is_as_prepared(&self) -> bool {
         self.buckets[0].images.is_as_prepared()
+    }
+
+    /// Returns whether the delivery target finishes batches.
+    pub fn is_finished_by_target(&self) -> bool {
+        self.buckets[0].images.finishing().is_some()
     }
 
     /// Returns the bucket of a batch.
@@ -406,13 +412,17 @@ impl RunTask {
         &self.buckets[self.cut.bucket(id.batch)]
     }
 
+    /// Returns what is done to the images of a batch of this many rows.
+    pub fn mix(&self, id: BatchId, rows: usize) -> BatchMix {
+        let draw = |mixing: &Mixing| mixing.draw(id, rows, self.bucket(id).images.prepared());
+        self.mixing.as_ref().map_or(BatchMix::Unmixed, draw)
+    }
+
     /// Mixes the rows of a batch, as they are delivered.
     pub fn mix_images(&self, id: BatchId, rows: &mut [u8]) -> Result<(), LoaderError> {
-        let Some(mixing) = &self.mixing else { return Ok(()) };
         let images = &self.bucket(id).images;
         let row_bytes = images.row_bytes();
-        let mix = mixing.draw(id, rows.len() / row_bytes, images.prepared());
-        mix.mix_images(images, rows).map_err(|error| LoaderError::System {
+        self.mix(id, rows.len() / row_bytes).mix_images(images, rows).map_err(|error| LoaderError::System {
             what: "memory for mixing a batch",
             source: memory::refused(row_bytes as u64, error.into()),
         })

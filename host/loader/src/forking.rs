@@ -32,7 +32,7 @@ impl Forking {
 
 /// The process that began something. In a process forked from it, that thing's locks may be held for ever.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Home(u32);
+pub struct Home(u32);
 
 impl Home {
     /// Returns the mark of this process.

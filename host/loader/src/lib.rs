@@ -47,7 +47,8 @@
 //!   to a run.
 //! - `forking`: what a forked process needs. `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
-//! - `batch`: a batch and its fields. `image_output`: pixels or floats. `mixing`: MixUp and CutMix.
+//! - `batch`: a batch and its fields. `image_output`: pixels or floats. `mixing`: MixUp and CutMix. `finishing`: what a
+//!   delivery target does that makes the elements of images itself.
 //! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
 //!   `headspace`: what training would gain if loading were free.
 //!
@@ -69,6 +70,7 @@ mod engine;
 mod error;
 mod fetch;
 mod field_error;
+mod finishing;
 mod forking;
 mod headspace;
 mod image_output;
@@ -109,17 +111,20 @@ pub use ddlp_pixels::{
     Pipeline, PipelineError,
 };
 pub use delivery::{
-    BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady,
+    BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget,
+    FIELD_ALIGNMENT, Filled, OnReady,
 };
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use field_error::FieldError;
-pub use forking::Forking;
+pub use finishing::Finishing;
+pub use forking::{Forking, Home};
 pub use half::{bf16, f16};
 pub use headspace::{Bound, DriveStage, Headspace, Spread, Stages};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
+pub use mixing::BatchMix;
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_drive_pack};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{LastBatch, Portion};

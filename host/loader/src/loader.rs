@@ -158,7 +158,7 @@ impl Loader {
             max_corrupt: options.max_corrupt.of(&setup.cut),
             cut: setup.cut,
         };
-        let engine = Engine::new(task, schedule, recorder, options.buffers, target.as_deref());
+        let engine = Engine::new(task, schedule, recorder, options.buffers, target.map(|target| target.make));
         let engine = Arc::new(engine.map_err(LoaderError::Delivery)?);
         let waiting = (1..)
             .zip(drives)

@@ -29,15 +29,24 @@ pub(crate) struct Mixing {
     rank: u32,
 }
 
-/// What is done to the rows of one batch.
+/// What is done to the images of one batch, by MixUp or CutMix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum BatchMix {
-    /// The rows stay as they are.
+pub enum BatchMix {
+    /// The images stay as they are.
     Unmixed,
-    /// MixUp: each element becomes weight × own + (1 − weight) × other.
-    Blend { weight: f64 },
-    /// CutMix: a rectangle shows the other image.
-    Paste { window: Window, weight: f64 },
+    /// MixUp: an element becomes other × (1 − weight) + own × weight, as [`pixels::blend`](crate::pixels::blend)
+    /// computes it.
+    Blend {
+        /// Weight of the image itself, in steps of 2⁻¹⁵.
+        weight: f64,
+    },
+    /// CutMix: an element in the rectangle becomes the other image's.
+    Paste {
+        /// The rectangle, which lies in the image.
+        window: Window,
+        /// Weight of the image's own label.
+        weight: f64,
+    },
 }
 
 impl Mixing {
@@ -121,7 +130,7 @@ impl BatchMix {
     }
 
     /// Makes the mixed label of a row: one float32 for each class. `out` is 0, and `classes` are those of all rows.
-    pub fn mix_labels(&self, classes: &[u32], row: usize, out: &mut [u8]) {
+    pub(crate) fn mix_labels(&self, classes: &[u32], row: usize, out: &mut [u8]) {
         let (own, other) = (classes[row], classes[row.checked_sub(1).unwrap_or(classes.len() - 1)]);
         let (weight, rest) = (self.weight() as f32, (1.0 - self.weight()) as f32);
         let mut put = |class: u32, value: f32| {
@@ -133,7 +142,7 @@ impl BatchMix {
     }
 
     /// Mixes the rows of a batch, as they are delivered. Fails if the system refuses memory for one row.
-    pub fn mix_images(&self, images: &ImageOutput, rows: &mut [u8]) -> Result<(), TryReserveError> {
+    pub(crate) fn mix_images(&self, images: &ImageOutput, rows: &mut [u8]) -> Result<(), TryReserveError> {
         let row_bytes = images.row_bytes();
         if *self == Self::Unmixed || rows.len() <= row_bytes {
             return Ok(());

@@ -65,6 +65,11 @@ impl Recorder {
         }
     }
 
+    /// Records the device to which batches are delivered.
+    pub fn delivers_to(&mut self, device: Option<String>) {
+        self.report.device = device;
+    }
+
     /// Starts the clock, at the first call only.
     pub fn start(&mut self) {
         if self.start.is_none() {

@@ -25,6 +25,9 @@ pub struct Report {
     pub seed: u64,
     /// Number of threads of the CPU prong.
     pub threads: usize,
+    /// Device to which batches were delivered; absent if they stayed in this process's memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Images delivered.
     pub images: u64,
     /// Batches delivered.

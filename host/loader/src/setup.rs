@@ -133,7 +133,8 @@ impl RunSetup {
         let slot_bytes = slot_bytes(&cut, &shapes)?;
         let mixing = Mixing::new(options, beside.classes().unwrap_or_else(|| dataset.classes()))?;
         let pipelines = options.pipelines().iter();
-        let buckets = pipelines.map(|pipeline| Bucket::new(options, pipeline, mixing.as_ref(), &beside));
+        let by_target = builder.target.as_ref().is_some_and(|target| target.finishes);
+        let buckets = pipelines.map(|pipeline| Bucket::new(options, pipeline, mixing.as_ref(), &beside, by_target));
         let buckets = buckets.collect::<Result<Vec<_>, _>>().map_err(LoaderError::Pipeline)?;
         if options.pipelines()[0].has_canvas() {
             check_canvas(&beside)?;

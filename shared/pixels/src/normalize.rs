@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::field::{DType, ImageLayout};
 use crate::level::Level;
@@ -118,6 +118,16 @@ impl Normalizer {
         Self { table, layout }
     }
 
+    /// Returns the table: the value of each of the 256 bytes of red, then of green, then of blue, as floats in this
+    /// machine's byte order.
+    pub fn table(&self) -> &[u8] {
+        match &self.table {
+            FloatTable::F16(table) => table.values.as_bytes(),
+            FloatTable::Bf16(table) => table.values.as_bytes(),
+            FloatTable::F32(table) => table.values.as_bytes(),
+        }
+    }
+
     /// Writes samples of `shape`, rows of RGB, as floats: `out` has as many floats as `pixels` has bytes.
     ///
     /// # Panics
@@ -149,7 +159,7 @@ impl<T: Float> Table<T> {
         let (sample, values) = (shape.bytes(), pixels.len());
         assert!(sample > 0 && values.is_multiple_of(sample), "{values} values are not whole samples of {sample}");
         match layout {
-            ImageLayout::Nhwc => self.write_pixels(pixels, out),
+            ImageLayout::Nhwc | ImageLayout::ChannelsLast => self.write_pixels(pixels, out),
             ImageLayout::Nchw => {
                 let samples = pixels.chunks_exact(sample).zip(out.chunks_exact_mut(sample));
                 samples.for_each(|(pixels, planes)| self.write_planes(pixels, planes));

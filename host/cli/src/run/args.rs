@@ -3,6 +3,7 @@
 use crate::cores::{self, CoreList};
 use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
+use ddlp_cuda::{CudaError, DeviceName};
 use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
 use ddlp_host::{BUFFERS_MAX, Kind, LastBatch, MaxCorrupt, Strategy};
@@ -87,6 +88,13 @@ pub struct RunArgs {
         help_heading = "Job"
     )]
     pub epoch_samples: Option<u64>,
+    /// Deliver batches to the memory of a GPU: cuda:N, or cuda for the one whose number is in LOCAL_RANK, else the
+    /// first. Batches travel as bytes while the step before runs; --digest reads them back [default: they stay in host
+    /// memory]
+    #[arg(
+        long, value_name = "DEVICE", value_parser = parse_device, conflicts_with = "headspace", help_heading = "Job"
+    )]
+    pub device: Option<DeviceName>,
     /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
@@ -272,6 +280,10 @@ fn parse_drive(text: &str) -> Result<DriveChoice, String> {
         }
         _ => Err("a drive is local, none, auto, /dev/nvmeX, or tcp://HOST:PORT/NQN".to_string()),
     }
+}
+
+fn parse_device(text: &str) -> Result<DeviceName, CudaError> {
+    text.parse()
 }
 
 fn parse_host(nqn: &str) -> Result<String, HostError> {

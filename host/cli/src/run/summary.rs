@@ -32,6 +32,9 @@ pub fn describe(report: &Report, page: Option<&Path>) -> String {
         let _ = writeln!(out, "  {name:<columns$}{value}");
     };
     prongs(&mut row, report);
+    if let Some(device) = &report.device {
+        row("delivered to", text::printable(device));
+    }
     row(
         "first batch after",
         format!("{} (set-up before it {})", text::seconds(report.first_batch_s), text::seconds(report.setup_s)),

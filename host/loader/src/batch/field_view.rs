@@ -14,6 +14,8 @@ pub struct FieldView<'a> {
     pub(super) field: &'a BatchField,
     pub(super) rows: usize,
     pub(super) memory: &'a Arc<dyn BatchMemory>,
+    /// Whether the memory holds prepared rows instead of the field's elements.
+    pub(super) is_unfinished: bool,
 }
 
 /// A field of a batch that keeps its memory. The buffer or slot in which the field lies returns to the loader when the
@@ -23,6 +25,7 @@ pub struct SharedField {
     field: BatchField,
     rows: usize,
     memory: Arc<dyn BatchMemory>,
+    is_unfinished: bool,
 }
 
 impl<'a> FieldView<'a> {
@@ -57,9 +60,10 @@ impl<'a> FieldView<'a> {
     /// # Errors
     ///
     /// [`FieldError::OnDevice`] if this process cannot read them: another delivery target than the default one may put
-    /// images into memory of a device.
+    /// images into memory of a device, or finish batches there.
     pub fn bytes(&self) -> Result<&'a [u8], FieldError> {
-        let bytes = self.memory.bytes().ok_or_else(|| FieldError::OnDevice { field: self.field().name.clone() })?;
+        let bytes = self.memory.bytes().filter(|_| !self.is_unfinished);
+        let bytes = bytes.ok_or_else(|| FieldError::OnDevice { field: self.field().name.clone() })?;
         Ok(&bytes[..self.rows * self.field().bytes()])
     }
 
@@ -89,17 +93,23 @@ impl<'a> FieldView<'a> {
 
     /// Returns the field with a share in its memory.
     pub fn share(&self) -> SharedField {
-        SharedField { field: self.field.clone(), rows: self.rows, memory: self.memory.clone() }
+        SharedField {
+            field: self.field.clone(),
+            rows: self.rows,
+            memory: self.memory.clone(),
+            is_unfinished: self.is_unfinished,
+        }
     }
 }
 
 impl SharedField {
     /// Returns the field as a view.
     pub fn view(&self) -> FieldView<'_> {
-        FieldView { field: &self.field, rows: self.rows, memory: &self.memory }
+        FieldView { field: &self.field, rows: self.rows, memory: &self.memory, is_unfinished: self.is_unfinished }
     }
 
-    /// Returns the address of the first element, which stays the same until the last share is gone.
+    /// Returns the address of the first element, which stays the same until the last share is gone. In a batch that is
+    /// not [finished](crate::Batch::finishing), nothing can be read at the address of the images.
     pub fn as_ptr(&self) -> *const u8 {
         self.memory.address().as_ptr()
     }
@@ -107,6 +117,6 @@ impl SharedField {
     /// Returns the address for code that also writes; `None` if the memory can only be read. Writing changes nothing
     /// but this batch. Write only while nobody uses a slice of the same field.
     pub fn writable(&self) -> Option<NonNull<u8>> {
-        self.memory.is_writable().then(|| self.memory.address())
+        (self.memory.is_writable() && !self.is_unfinished).then(|| self.memory.address())
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady};
+use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, Filled, OnReady};
 use crate::forking::Home;
 use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
@@ -35,7 +35,7 @@ struct IdleBuffers {
 impl HostPool {
     /// Creates a pool without memory.
     pub fn new(need: BufferNeed) -> Self {
-        let BufferNeed { count, bytes, returned } = need;
+        let BufferNeed { count, bytes, returned, .. } = need;
         Self(Arc::new(PoolMemory {
             bytes,
             count,
@@ -121,7 +121,7 @@ unsafe impl BatchBuffer for PooledBuffer {
 }
 
 impl OnReady for PooledBuffer {
-    fn on_ready(self: Box<Self>, _: usize) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+    fn on_ready(self: Box<Self>, _: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         Ok(self)
     }
 }
@@ -165,10 +165,16 @@ mod tests {
     use super::*;
     use crate::forking::tests::in_fork;
 
+    const ALL: Filled<'static> = Filled { rows: 100, fields: &[] };
+
+    fn need(count: usize) -> BufferNeed {
+        BufferNeed { count, bytes: 100, table: Arc::default(), returned: BufferReturned::default() }
+    }
+
     #[test]
     fn a_fork_drops_a_batch_whatever_its_parent_is_doing() {
-        let pool = HostPool::new(BufferNeed { count: 1, bytes: 100, returned: BufferReturned::default() });
-        let mut memory = Some(pool.take().unwrap().unwrap().on_ready(100).unwrap());
+        let pool = HostPool::new(need(1));
+        let mut memory = Some(pool.take().unwrap().unwrap().on_ready(ALL).unwrap());
         let locked = pool.0.lock();
         in_fork(|| drop(memory.take()));
         drop(locked);
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_pool_is_bounded_and_reuses_buffers() {
-        let pool = HostPool::new(BufferNeed { count: 2, bytes: 100, returned: BufferReturned::default() });
+        let pool = HostPool::new(need(2));
         let mut first = pool.take().unwrap().unwrap();
         first.bytes_mut()[0] = 7;
         let _second = pool.take().unwrap().unwrap();
@@ -191,8 +197,8 @@ mod tests {
 
     #[test]
     fn after_the_end_only_buffers_on_loan_have_memory() {
-        let pool = HostPool::new(BufferNeed { count: 3, bytes: 100, returned: BufferReturned::default() });
-        let [idle, kept] = [(); 2].map(|()| pool.take().unwrap().unwrap().on_ready(100).unwrap());
+        let pool = HostPool::new(need(3));
+        let [idle, kept] = [(); 2].map(|()| pool.take().unwrap().unwrap().on_ready(ALL).unwrap());
         drop(idle);
         let made = |pool: &HostPool| pool.count() - pool.0.lock().unmade;
         assert_eq!(made(&pool), 2);
@@ -204,10 +210,10 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_ready_keeps_its_buffer_until_it_is_dropped() {
-        let pool = HostPool::new(BufferNeed { count: 1, bytes: 100, returned: BufferReturned::default() });
+        let pool = HostPool::new(need(1));
         let mut buffer = pool.take().unwrap().unwrap();
         buffer.bytes_mut()[99] = 7;
-        let memory = buffer.on_ready(100).unwrap();
+        let memory = buffer.on_ready(ALL).unwrap();
         assert_eq!((memory.bytes().unwrap()[99], pool.free()), (7, 0));
         drop(memory);
         assert_eq!(pool.free(), 1);

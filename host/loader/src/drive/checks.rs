@@ -2,7 +2,7 @@
 
 use super::fault::DriveFault;
 use super::handle::ProngHandle;
-use crate::delivery::SlotTable;
+use crate::delivery::{SlotRows, SlotTable};
 use crate::engine::GivenUp;
 use crate::report::FaultKind;
 use crate::schedule::BatchId;
@@ -22,6 +22,8 @@ pub(super) enum Handover {
     InPlace,
     /// Pixels in shared memory are copied, or converted to floats.
     Convert,
+    /// Pixels in shared memory are handed to a delivery target that finishes batches.
+    Pass,
     /// Pixels are read into a buffer.
     Read,
     /// Pixels are read, then converted to floats.
@@ -37,6 +39,13 @@ pub(super) struct SlotBatch {
     /// Checked contents of the batch's slot. A shared slot is checked as soon as the batch is finished, since an agent
     /// that restarts invalidates the headers of slots in a file.
     pub found: Option<Found>,
+}
+
+/// A result that was taken out of its slot.
+pub(super) struct Taken {
+    pub records: Vec<SampleRecord>,
+    /// The slot, if the result's rows stay there until the delivery target has copied them.
+    pub slot: Option<SlotRows>,
 }
 
 /// Why a result cannot be used.
@@ -61,7 +70,9 @@ pub(super) struct Checks {
 
 impl Checks {
     pub fn handover(&self) -> Handover {
-        match (self.slots.is_shared(), self.handle.engine.task.is_as_prepared()) {
+        let task = &self.handle.engine.task;
+        match (self.slots.is_shared(), task.is_as_prepared()) {
+            (true, _) if task.is_finished_by_target() => Handover::Pass,
             (true, true) if self.handle.engine.target.accepts_slots() => Handover::InPlace,
             (true, _) => Handover::Convert,
             (false, true) => Handover::Read,
@@ -151,11 +162,16 @@ impl Checks {
         Ok(payload)
     }
 
-    /// Converts a result in shared memory to rows in a buffer.
-    pub fn convert_shared(&self, held: &mut SlotBatch, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
+    /// Takes a result out of shared memory: converts it to rows in a buffer, or passes on its slot.
+    pub fn take_shared(&self, held: &mut SlotBatch, buffer: &mut [u8]) -> Result<Taken, ResultError> {
         let found = held.found.take().expect("looked at when it was finished");
-        self.handle.engine.task.bucket(held.id).images.write_rows(self.shared_rows(held.slot, &found)?, buffer);
-        Ok(found.records)
+        let rows = self.shared_rows(held.slot, &found)?;
+        if self.handover() == Handover::Pass {
+            let slot = SlotRows::new(self.slots.clone(), held.slot, found.payload);
+            return Ok(Taken { records: found.records, slot: Some(slot) });
+        }
+        self.handle.engine.task.bucket(held.id).images.write_rows(rows, buffer);
+        Ok(Taken { records: found.records, slot: None })
     }
 }
 

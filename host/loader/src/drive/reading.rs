@@ -1,7 +1,7 @@
 //! Gets a drive's results out of their slots: from shared memory, or by reading them over the association.
 
 use super::DriveLink;
-use super::checks::{Checks, Handover, ResultError, SlotBatch};
+use super::checks::{Checks, Handover, ResultError, SlotBatch, Taken};
 use super::results::Results;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::Found;
@@ -14,8 +14,11 @@ impl Results {
     pub fn fetch_held(&mut self, link: &mut DriveLink, timeout: Duration) -> Result<bool, DriverError> {
         match self.checks.handover() {
             Handover::InPlace => Ok(false),
-            Handover::Convert => self.fetch(Checks::convert_shared),
-            Handover::Read => self.fetch(|checks, held, buffer| Ok(read(checks, link, held, buffer, timeout)?.records)),
+            Handover::Convert | Handover::Pass => self.fetch(Checks::take_shared),
+            Handover::Read => self.fetch(|checks, held, buffer| {
+                let found = read(checks, link, held, buffer, timeout)?;
+                Ok(Taken { records: found.records, slot: None })
+            }),
             Handover::ReadAndConvert => {
                 let mut scratch = self.pixels.take();
                 let fetched = self.fetch(|checks, held, buffer| {
@@ -25,7 +28,7 @@ impl Results {
                     };
                     let found = read(checks, link, held, pixels, timeout)?;
                     checks.handle.engine.task.bucket(held.id).images.write_rows(&pixels[..found.payload.len()], buffer);
-                    Ok(found.records)
+                    Ok(Taken { records: found.records, slot: None })
                 });
                 self.pixels = scratch;
                 fetched

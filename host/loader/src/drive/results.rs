@@ -2,13 +2,13 @@
 //!
 //! Results in shared memory outlive their drive: [`Results::keep_held`] has another thread hand them over.
 
-use super::checks::{Checks, Handover, ResultError, SlotBatch};
+use super::checks::{Checks, Handover, ResultError, SlotBatch, Taken};
 use super::handle::ProngHandle;
 use super::trust::Trust;
 use crate::delivery::SlotRows;
 use crate::engine::{GivenUp, ResultPlace};
 use crate::schedule::{BatchId, HeldResults};
-use ddlp_csd::slot::{Found, SampleRecord, SlotError};
+use ddlp_csd::slot::{Found, SlotError};
 use ddlp_driver::DriverError;
 use memmap2::MmapMut;
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ impl Results {
                 Ok(()) => self.trust.good(),
                 Err(error) => self.refuse(&held, &error.into()),
             },
-            Handover::Convert => match self.checks.look_into(&held) {
+            Handover::Convert | Handover::Pass => match self.checks.look_into(&held) {
                 Ok(found) => {
                     held.found = Some(found);
                     self.held.push_back(held);
@@ -72,7 +72,7 @@ impl Results {
     /// It takes only one at a time, since the drive waits for requests meanwhile.
     pub fn fetch(
         &mut self,
-        mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
+        mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Taken, ResultError>,
     ) -> Result<bool, DriverError> {
         if self.held.is_empty() {
             return Ok(false);
@@ -88,7 +88,7 @@ impl Results {
         let mut held = self.held.remove(at).expect("found there");
         let filled = match place {
             Ok(ResultPlace::Buffer(mut buffer)) => {
-                fill(&self.checks, &mut held, buffer.bytes_mut()).map(|records| (records, buffer))
+                fill(&self.checks, &mut held, buffer.bytes_mut()).map(|taken| (taken, buffer))
             }
             Ok(ResultPlace::Unwanted) => {
                 slots.put(held.slot);
@@ -97,10 +97,12 @@ impl Results {
             Err(error) => Err(error.into()),
         };
         match filled {
-            Ok((records, buffer)) => {
+            Ok((Taken { records, slot }, buffer)) => {
                 self.trust.good();
-                slots.put(held.slot);
-                engine.ready_in_buffer(*prong, held.id, records, buffer);
+                if slot.is_none() {
+                    slots.put(held.slot);
+                }
+                engine.ready_in_buffer(*prong, held.id, records, buffer, slot);
             }
             Err(ResultError::Driver(error)) if error.ends_association() => {
                 self.held.insert(at, held);
@@ -145,7 +147,7 @@ impl Results {
         let ids: Vec<BatchId> = self.held.iter().map(|held| held.id).collect();
         let work = || {
             while !engine.is_over() && !self.is_empty() {
-                let has_fetched = self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
+                let has_fetched = self.fetch(Checks::take_shared).expect("nothing is asked of the drive");
                 if !has_fetched && !self.is_empty() && engine.sleep(BUFFER_LOOK) {
                     return;
                 }
@@ -165,7 +167,7 @@ impl Results {
     /// Decides what happens to the waiting batches of a lost drive. Another thread hands over those in shared memory,
     /// since the drive's thread may be waiting for the drive while the consumer waits for them.
     pub fn keep_held(&mut self) -> HeldResults {
-        if self.checks.handover() != Handover::Convert {
+        if !matches!(self.checks.handover(), Handover::Convert | Handover::Pass) {
             self.drop_all();
             return HeldResults::Lost;
         }

@@ -3,11 +3,14 @@
 
 use super::{BatchPlace, Core, Engine, ReadyBatch};
 use crate::bucket::Bucket;
-use crate::delivery::{BatchBuffer, SlotRows};
+use crate::delivery::{BatchBuffer, BatchMemory, FIELD_ALIGNMENT, Filled, SlotRows};
 use crate::error::LoaderError;
+use crate::finishing::Finishing;
 use crate::order::EpochCut;
 use crate::schedule::{BatchId, ProngId, Room};
 use ddlp_csd::slot::SampleRecord;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A place for a finished batch that lies in a drive's slot.
@@ -68,30 +71,64 @@ impl Engine {
         true
     }
 
-    /// Makes ready a filled buffer whose batch is wanted (see [`Self::executed`]). If the delivery target fails, the
-    /// run ends with that error when the batch is due.
+    /// Makes ready a filled buffer whose batch is wanted (see [`Self::executed`]). If the delivery target finishes
+    /// batches, the rows may lie in a slot instead. If the target fails, the run ends with that error when the batch is
+    /// due.
     pub fn ready_in_buffer(
         &self,
         prong: ProngId,
         id: BatchId,
         records: Vec<SampleRecord>,
-        mut buffer: Box<dyn BatchBuffer>,
+        buffer: Box<dyn BatchBuffer>,
+        slot: Option<SlotRows>,
     ) {
-        let bytes = self.task.bucket(id).delivered_bytes(&records);
-        let mixed = self.task.mix_images(id, &mut buffer.bytes_mut()[..bytes]);
-        match mixed.and_then(|()| buffer.on_ready(bytes).map_err(LoaderError::Delivery)) {
-            Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),
-            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(error)),
+        // Names and values are read from the dataset before the lock is taken.
+        let ready = self.look_up(id, &records).and_then(|looked_up| {
+            let (images, finishing) = self.fill(id, &records, &looked_up.filled, buffer, slot)?;
+            Ok(ReadyBatch::new(records, BatchPlace::Buffer, images, finishing, looked_up))
+        });
+        self.make_ready(&mut self.lock(), prong, id, ready);
+    }
+
+    /// Completes a filled buffer: mixes the images or, if the target finishes the batch, puts the values of the other
+    /// fields behind the rows. Returns the batch's memory, and how to finish the batch.
+    fn fill(
+        &self,
+        id: BatchId,
+        records: &[SampleRecord],
+        others: &[Arc<dyn BatchMemory>],
+        mut buffer: Box<dyn BatchBuffer>,
+        slot: Option<SlotRows>,
+    ) -> Result<(Box<dyn BatchMemory>, Option<Finishing>), LoaderError> {
+        let bucket = self.task.bucket(id);
+        let rows = bucket.bytes_of_rows(records);
+        let Some(finishing) = bucket.images.finishing() else {
+            self.task.mix_images(id, &mut buffer.bytes_mut()[..rows])?;
+            let memory = buffer.on_ready(Filled { rows, fields: &[] }).map_err(LoaderError::Delivery)?;
+            return Ok((memory, None));
+        };
+        let values = || others.iter().map(|values| values.bytes().expect("the host has filled it"));
+        let fields = field_places(rows, values().map(<[u8]>::len));
+        for (place, values) in fields.iter().zip(values()) {
+            buffer.bytes_mut()[place.clone()].copy_from_slice(values);
         }
+        let filled = Filled { rows, fields: &fields };
+        let memory = match slot {
+            Some(slot) => buffer.on_ready_from(Box::new(slot), filled),
+            None => buffer.on_ready(filled),
+        };
+        let mix = self.task.mix(id, rows / bucket.images.row_bytes());
+        Ok((memory.map_err(LoaderError::Delivery)?, Some(Finishing { mix, ..finishing.clone() })))
     }
 
     /// Makes ready a filled slot whose batch is wanted (see [`Self::executed`]).
     pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, mut slot: SlotRows) {
-        let bytes = self.task.bucket(id).delivered_bytes(&records);
-        match self.task.mix_images(id, &mut slot.bytes_mut()[..bytes]) {
-            Ok(()) => self.ready(prong, id, records, BatchPlace::Slot, Box::new(slot)),
-            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(error)),
-        }
+        let bytes = self.task.bucket(id).bytes_of_rows(&records);
+        let ready = self.look_up(id, &records).and_then(|looked_up| {
+            self.task.mix_images(id, &mut slot.bytes_mut()[..bytes])?;
+            Ok(ReadyBatch::new(records, BatchPlace::Slot, Box::new(slot), None, looked_up))
+        });
+        self.make_ready(&mut self.lock(), prong, id, ready);
     }
 
     /// Returns a place for a drive's finished batch, if there is one now. Fails when the operating system refuses
@@ -113,10 +150,27 @@ impl Engine {
     }
 }
 
-/// Returns the bytes of a batch buffer, which has room for the largest batch of any bucket: whole blocks, since a
-/// drive's results are read in blocks.
+/// Returns where the values of fields, with these numbers of bytes, lie behind rows.
+fn field_places(rows: usize, bytes: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut end = rows;
+    let mut place = |bytes| {
+        let start = end.next_multiple_of(FIELD_ALIGNMENT);
+        end = start + bytes;
+        start..end
+    };
+    bytes.map(&mut place).collect()
+}
+
+/// Returns the bytes of a batch buffer, which has room for the largest batch of any bucket: whole blocks of rows, since
+/// a drive's results are read in blocks, and the other fields if the target finishes batches.
 pub(crate) fn buffer_bytes(cut: &EpochCut, buckets: &[Bucket]) -> usize {
-    let bytes = |(number, bucket): (usize, &Bucket)| cut.rows_of(number).saturating_mul(bucket.images.row_bytes());
-    let most = buckets.iter().enumerate().map(bytes).max().unwrap_or(0);
-    most.checked_next_multiple_of(ddlp_csd::BLOCK_BYTES).unwrap_or(usize::MAX)
+    let bytes = |(number, bucket): (usize, &Bucket)| {
+        let rows = cut.rows_of(number);
+        let whole = |bytes: usize, unit| bytes.checked_next_multiple_of(unit).unwrap_or(usize::MAX);
+        let others = bucket.images.finishing().map_or(&[][..], |_| &bucket.fields[1..]);
+        let others = others.iter().map(|field| whole(rows.saturating_mul(field.field().bytes()), FIELD_ALIGNMENT));
+        let images = whole(rows.saturating_mul(bucket.images.row_bytes()), ddlp_csd::BLOCK_BYTES);
+        others.fold(images, usize::saturating_add)
+    };
+    buckets.iter().enumerate().map(bytes).max().unwrap_or(0)
 }

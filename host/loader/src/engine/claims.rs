@@ -90,7 +90,7 @@ impl Engine {
     pub(super) fn samples_of_claim(&self, core: &mut Core, id: BatchId) -> Option<Samples> {
         let ready = match core.sample_ids(id) {
             // A rank's share of a short last batch can be empty.
-            Ok(sample_ids) if sample_ids.is_empty() => Ok(ReadyBatch::empty(self.task.bucket(id).fields.len())),
+            Ok(sample_ids) if sample_ids.is_empty() => Ok(ReadyBatch::empty(self.task.bucket(id))),
             Ok(sample_ids) => return Some(sample_ids.into()),
             Err(source) => Err(LoaderError::of_order(source)),
         };

@@ -13,7 +13,7 @@ fn mixing(options: &LoaderOptions) -> Mixing {
 }
 
 fn output(dtype: DType, layout: ImageLayout) -> ImageOutput {
-    ImageOutput::new(&LoaderOptions { dtype, layout, ..LoaderOptions::default() }, SHAPE)
+    ImageOutput::new(&LoaderOptions { dtype, layout, ..LoaderOptions::default() }, SHAPE, false)
 }
 
 fn unhex(hex: &str) -> Vec<u8> {

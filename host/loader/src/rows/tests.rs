@@ -1,9 +1,10 @@
 use super::*;
 use crate::delivery::{BufferNeed, BufferReturned, DeliveryTarget, HostPool};
 use ddlp_csd::slot::Outcome;
+use std::sync::Arc;
 
 fn pool() -> HostPool {
-    HostPool::new(BufferNeed { count: 1, bytes: 4096, returned: BufferReturned::default() })
+    HostPool::new(BufferNeed { count: 1, bytes: 4096, table: Arc::default(), returned: BufferReturned::default() })
 }
 
 fn claims(rows: usize) -> RowClaims {

@@ -5,7 +5,7 @@
 use super::{SAMPLES, cifar, images, loader, wait_until};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{
-    BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, LoaderError,
+    BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, Filled, LoaderError,
     LoaderErrorKind, OnReady, Strategy,
 };
 use std::io;
@@ -109,15 +109,16 @@ unsafe impl BatchBuffer for Lent {
 }
 
 impl OnReady for Lent {
-    fn on_ready(mut self: Box<Self>, bytes: usize) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+    fn on_ready(mut self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         let number = self.shelf.asked.fetch_add(1, Ordering::SeqCst);
         match self.shelf.act {
             Act::FailAt(at) if at == number => return Err(DeliveryError::new("the copy failed")),
             Act::WaitForGate => self.shelf.gate.wait(),
             Act::Pass | Act::Upload | Act::FailAt(_) => {}
         }
-        self.filled = bytes;
-        self.bytes_mut()[bytes..].fill(MARK);
+        assert!(filled.fields.is_empty(), "they lie elsewhere");
+        self.filled = filled.rows;
+        self.bytes_mut()[filled.rows..].fill(MARK);
         self.shelf.ready.fetch_add(1, Ordering::SeqCst);
         Ok(self)
     }

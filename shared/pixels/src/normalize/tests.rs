@@ -1,6 +1,5 @@
 use half::{bf16, f16};
 use proptest::prelude::*;
-use zerocopy::IntoBytes;
 
 use super::*;
 
@@ -161,6 +160,16 @@ fn a_batch_is_its_samples() {
     let pixels: Vec<f32> = normalized(&normalize, ImageLayout::Nhwc, &batch, shape);
     assert_eq!(pixels, batch.map(f32::from));
     assert!(normalized::<f32>(&normalize, ImageLayout::Nchw, &[], shape).is_empty());
+}
+
+#[test]
+fn the_table_has_what_each_byte_of_each_channel_becomes() {
+    let normalizer = Normalizer::new(&Normalize::IMAGENET, DType::F16, ImageLayout::Nhwc);
+    let table = <[[f16; 256]; 3]>::ref_from_bytes(normalizer.table()).unwrap();
+    let shape = Shape { height: 1, width: 256, channels: 3 };
+    let pixels: Vec<u8> = (0..=255).flat_map(|value| [value; 3]).collect();
+    let made: Vec<f16> = normalized(&Normalize::IMAGENET, ImageLayout::Nchw, &pixels, shape);
+    assert_eq!(made, table.as_flattened());
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! Batches that end in the memory of an NVIDIA GPU.
+//!
+//! A batch travels as bytes, a quarter of its size as floats, on a stream of its own and straight from the memory that
+//! a prong or a drive filled, while the consumer computes. When the consumer takes the batch, one kernel on the
+//! consumer's own stream makes the elements in the consumer's own memory: it normalises, mixes and orders them, with
+//! the results of the loader's threads to the bit. So a batch is an ordinary tensor of the consumer's afterwards, and
+//! holds nothing of the loader's.
+//!
+//! ```no_run
+//! use ddlp_cuda::{CudaTarget, Device, Output};
+//! use ddlp_host::{DType, ImageLayout, Loader, Normalize};
+//!
+//! let device = Device::open("cuda:0".parse()?)?;
+//! let loader = Loader::builder()
+//!     .dataset_path("photos.ddlp")
+//!     .dtype(DType::F16)
+//!     .layout(ImageLayout::Nchw)
+//!     .normalize(Normalize::IMAGENET)
+//!     .deliver_prepared_to(CudaTarget::on(&device))
+//!     .build()?;
+//! // Training code implements `Consumer` for its own stream and memory, and calls `finish`.
+//! let mut output = Output::new(&device)?;
+//! for batch in loader {
+//!     output.finish(&batch?)?;
+//! }
+//! output.wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - `driver`: the driver's library, loaded when a device is first opened; nothing of CUDA is needed to build this
+//!   crate. `device`: an opened device. `queue`: streams and events. `pinned`: memory from which the device copies.
+//! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer of
+//!   this crate's own.
+//! - `error`: why something cannot be done, in a sentence that says what to do.
+//!
+//! One loader delivers to one device. A process that was forked after the loader was built cannot use it.
+#![warn(missing_debug_implementations)]
+
+mod delivery;
+mod device;
+mod driver;
+mod error;
+mod finish;
+mod kernels;
+mod output;
+mod pinned;
+mod queue;
+
+pub use delivery::CudaTarget;
+pub use device::{Device, DeviceName};
+pub use error::{CudaError, DriverCode};
+pub use finish::{Consumer, finish};
+pub use output::Output;

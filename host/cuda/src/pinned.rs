@@ -1,0 +1,158 @@
+//! Memory of this process from which the device copies.
+
+use crate::device::{Device, ended};
+use crate::driver::code;
+use crate::error::CudaError;
+use ddlp_host::BatchMemory;
+use memmap2::{Advice, MmapMut, MmapRaw};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Mutex;
+
+/// Memory that belongs to this value, registered with the driver when it is first copied from. Registering makes all of
+/// its pages resident, so the threads that fill it get its pages before.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    map: MmapRaw,
+    registered: Option<Registered>,
+}
+
+impl Pinned {
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let map = MmapMut::map_anon(bytes.max(1))?;
+        // As for the buffers of the default target. Huge pages are optional.
+        let _ = map.advise(Advice::HugePage);
+        Ok(Self { map: map.into(), registered: None })
+    }
+
+    /// Registers the memory, unless it is.
+    pub fn register(&mut self, device: &Device, what: &str) -> Result<(), CudaError> {
+        if self.registered.is_none() {
+            let (start, bytes) = (self.map.as_mut_ptr(), self.map.len());
+            // SAFETY: the mapping is this value's, which ends the registration before it unmaps the memory.
+            let registered = unsafe { Registered::new(device, start, bytes) };
+            self.registered = Some(registered.map_err(|error| match error.number() {
+                Some(code::OUT_OF_MEMORY) => CudaError::NotLocked { what: what.to_owned() },
+                _ => error.on(device.name()),
+            })?);
+        }
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has these bytes, and is borrowed from this value.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; nothing else has the mapping.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.map.len()) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Before the memory is unmapped.
+        self.registered = None;
+    }
+}
+
+/// A registration, which ends when it is dropped.
+#[derive(Debug)]
+struct Registered {
+    device: Device,
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: the pointer only names memory to the driver.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    /// Registers memory.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped until the value is dropped.
+    unsafe fn new(device: &Device, start: *mut u8, bytes: usize) -> Result<Self, CudaError> {
+        let entered = device.enter()?;
+        // SAFETY: the caller's duty; the context is current.
+        unsafe { entered.driver().cuMemHostRegister_v2(start.cast(), bytes, 0)? };
+        Ok(Self { device: device.clone(), start, bytes })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Ok(entered) = self.device.enter() {
+            // SAFETY: registered by this value. Nothing copies from the memory any more.
+            ended(unsafe { entered.driver().cuMemHostUnregister(self.start.cast()) });
+        }
+    }
+}
+
+/// The registrations of result slots that drives share with this host. A slot is registered when a batch in it is first
+/// copied, as far as the batch reaches.
+#[derive(Debug, Default)]
+pub(crate) struct PinnedSlots(Mutex<Slots>);
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_address: HashMap<usize, Registered>,
+    /// Why slots cannot be registered, for example since they lie in a file: then none is tried again.
+    refused: bool,
+}
+
+impl PinnedSlots {
+    /// Registers a slot from which `bytes` bytes will be copied, unless it is. Returns false if that is impossible.
+    pub fn register(&self, device: &Device, slot: &dyn BatchMemory, bytes: usize) -> bool {
+        let (start, page) = (slot.address().as_ptr(), page_bytes());
+        let whole = bytes.next_multiple_of(page);
+        let mut slots = self.lock();
+        if slots.by_address.get(&start.addr()).is_some_and(|registered| registered.bytes >= whole) {
+            return true;
+        }
+        if slots.refused || !start.addr().is_multiple_of(page) {
+            return false;
+        }
+        // The slot has held a shorter batch.
+        slots.by_address.remove(&start.addr());
+        // SAFETY: slots are whole pages that stay mapped until the run has ended, when `clear` ends the registrations.
+        match unsafe { Registered::new(device, start, whole) } {
+            Ok(registered) => {
+                slots.by_address.insert(start.addr(), registered);
+                true
+            }
+            Err(error) => {
+                tracing::debug!("result slots are copied through buffers: {error}");
+                slots.refused = true;
+                false
+            }
+        }
+    }
+
+    /// Ends the registration of a slot.
+    pub fn forget(&self, slot: &dyn BatchMemory) {
+        let registered = self.lock().by_address.remove(&slot.address().addr().get());
+        drop(registered);
+    }
+
+    /// Ends all registrations but those of slots from which something is still copied.
+    pub fn clear(&self, copied: &[usize]) {
+        let mut slots = self.lock();
+        slots.by_address.retain(|address, _| copied.contains(address));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slots> {
+        self.0.lock().expect("no panic while the slots are locked")
+    }
+}
+
+/// Returns the bytes of a page.
+fn page_bytes() -> usize {
+    // SAFETY: asks for a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("a page has a size")
+}

@@ -1,0 +1,65 @@
+//! Runs a test on the stand-in for NVIDIA's driver: in a process of its own, which finds the stand-in as programs find
+//! the driver.
+
+use fake_cuda::StandIn;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Tells a process that it runs the test itself.
+const WITHIN: &str = "DDLP_TEST_ON_GPU";
+/// Time after which a test hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(540);
+
+/// Runs `test` in a process of its own, on a stand-in with these settings. `name` is the name of the calling test.
+///
+/// # Panics
+///
+/// If the test fails or hangs.
+pub fn on_stand_in(name: &str, settings: &[(&str, &str)], test: impl FnOnce(&StandIn)) {
+    if std::env::var(WITHIN).is_ok_and(|within| within == name) {
+        return test(&StandIn::in_use());
+    }
+    let folder = fake_cuda::folder();
+    in_child(name, folder.path(), settings);
+}
+
+/// Runs `test` in a process of its own, which finds the driver in this folder or nowhere.
+///
+/// # Panics
+///
+/// As [`on_stand_in`].
+pub fn with_driver_in(name: &str, folder: &Path, test: impl FnOnce()) {
+    if std::env::var(WITHIN).is_ok_and(|within| within == name) {
+        return test();
+    }
+    in_child(name, folder, &[]);
+}
+
+fn in_child(name: &str, folder: &Path, settings: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(WITHIN, name).env("FAKE_CUDA_VERBOSE", "true");
+    on(&mut command, folder);
+    command.envs(settings.iter().map(|(key, value)| (format!("FAKE_CUDA_{}", key.to_uppercase()), value)));
+    let mut child = command.stdout(Stdio::null()).spawn().expect("the test runs again");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if begun.elapsed() > HANGS_AFTER {
+            child.kill().expect("a child");
+            panic!("{name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{name}: {status}; standard error has the reason");
+}
+
+/// Makes a program find the driver in this folder first.
+pub fn on<'c>(command: &'c mut Command, folder: &Path) -> &'c mut Command {
+    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let all = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&others));
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(all).expect("folders without a colon"))
+}
