@@ -213,7 +213,8 @@ def _random_erasing(transform: Any) -> Operation:
             raise ValueError("only one box, of one colour or of random pixels (`mode` const or pixel), is possible")
         low, high = (math.exp(bound) for bound in transform.log_aspect_ratio)
         area = (transform.min_area, transform.max_area)
-        return RandomErasing(transform.probability, area, (low, high), "random" if transform.mode == "pixel" else (0, 0, 0))
+        value: Any = "random" if transform.mode == "pixel" else (0, 0, 0)
+        return RandomErasing(transform.probability, area, (low, high), value)
     # torchvision.transforms.v2 keeps "random" as None.
     value: Any = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
     scale, ratio = transform.scale, transform.ratio
