@@ -15,6 +15,7 @@ const SLOW: f64 = 5.0;
 const SLOW_LEAST: Duration = Duration::from_millis(200);
 
 /// An Execute command in flight.
+#[derive(Debug)]
 pub(super) struct Flight {
     pub ticket: Ticket,
     /// The batch that it prepares, and its slot.
@@ -50,8 +51,8 @@ impl Allowance {
 
 impl Flight {
     /// Returns the fault of an Execute command that took much longer than expected, on a local drive or another one.
-    pub fn slowness(&self, is_local: bool) -> Option<DriveFault<'static>> {
-        let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
+    pub fn slowness(&self, now: Instant, is_local: bool) -> Option<DriveFault<'static>> {
+        let (took, expected_s) = (now.saturating_duration_since(self.submitted), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
             return None;
         }
@@ -59,13 +60,13 @@ impl Flight {
         Some(DriveFault::Slow { id: self.batch.id, took, times, is_local })
     }
 
-    /// Fails when the command's time is over.
-    pub fn check_deadline(&self, now: Instant) -> Result<(), DriverError> {
+    /// Returns the error for a command whose time is over.
+    pub fn timed_out(&self, now: Instant) -> Option<DriverError> {
         if now <= self.submitted + self.allowance.patience {
-            return Ok(());
+            return None;
         }
         let BatchId { epoch, batch } = self.batch.id;
-        Err(DriverError::TimedOut {
+        Some(DriverError::TimedOut {
             peer: "drive".into(),
             what: format!("Execute Program of epoch {epoch} batch {batch}"),
             after: self.allowance.patience,
