@@ -24,6 +24,8 @@ mod machine;
 mod prong;
 mod reading;
 mod results;
+#[cfg(test)]
+mod simulation;
 mod slot_use;
 mod spec;
 mod trust;

@@ -77,6 +77,27 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::checks::SlotBatch;
+    use crate::report::FaultKind;
+
+    #[test]
+    fn a_batch_is_named_only_if_it_took_much_longer_than_earlier_ones_and_than_a_moment() {
+        let submitted = Instant::now();
+        let slowness = |batch_s, took_ms| {
+            let id = BatchId { epoch: 0, batch: 7 };
+            let batch = SlotBatch { id, slot: 0, generation: 1, sample_ids: Vec::new(), found: None };
+            let allowance = Allowance::new(Duration::from_secs(10), batch_s, 1);
+            let flight = Flight { ticket: Ticket(1), batch, submitted, allowance, cancelled: false };
+            flight.slowness(submitted + Duration::from_millis(took_ms), true)
+        };
+        // Two batches of 100 ms, five times as long.
+        assert!(slowness(Some(0.1), 1000).is_none());
+        let fault = slowness(Some(0.1), 1001).expect("it is slow");
+        assert_eq!(fault.kind(), FaultKind::Slow);
+        assert!(fault.to_string().contains("batch 7 took 1.0 s, 5 times"), "{fault}");
+        assert!(slowness(Some(0.001), 200).is_none() && slowness(Some(0.001), 201).is_some());
+        assert!(slowness(None, 60_000).is_none(), "nothing is known of earlier batches");
+    }
 
     #[test]
     fn patience_covers_the_queued_batches() {

@@ -3,23 +3,32 @@
 //! The thread asks for the next [`Action`], performs it, and tells the state machine what came of it. The time is an
 //! argument. A simulation (`drive/simulation.rs`) performs the same actions under a virtual clock.
 //!
-//! | state | actions | ends |
-//! |---|---|---|
-//! | *Away* | waits until `attempt_at`, restarts its own agent if necessary, connects | when the drive is reached: *Working*; when the drive does not fit any more, or its agent was restarted too often: *Ended* |
-//! | *Working* | rounds: looks for cancels, fetches a result, claims batches, waits for a completion | when a pause becomes due: *Draining*; when the association is lost: *Away* |
-//! | *Draining* | rounds that claim nothing | when nothing is in flight: *Pausing*; when the association is lost: *Away* |
-//! | *Pausing* | rounds that claim nothing; no strategy waits for the drive | at its time: *Working*; when the association is lost: *Away* |
-//! | *Ended* | none | – |
+//! | | *Away* | *Working* | *Draining* | *Pausing* |
+//! |---|---|---|---|---|
+//! | actions | sleep, restart the agent, connect | rounds | rounds without claims | rounds without claims |
+//! | drive reached | *Working*, or *Ended* (1) | – | – | – |
+//! | drive not reached | *Away*, or *Ended* (2) | – | – | – |
+//! | pause due | – | *Draining* | – | – |
+//! | last flight ended | – | – | *Pausing* | – |
+//! | its time is over | an attempt | – | – | *Working* |
+//! | association lost | – | *Away*, or *Ended* (3) | *Away*, or *Ended* (3) | *Away*, or *Ended* (3) |
 //!
-//! What makes a pause due: the drive cannot read its dataset, refuses a batch, or leaves samples of several batches in
-//! a row to the host. What loses an association: an error of the driver, a command that is late, an agent that is about
-//! to end or has lost its program, too many wrong results in a row, or a refusal of all slots that lasts. After the
-//! last two, the drive is given up (*Ended*) or left alone for a while (*Away*, with a later attempt).
+//! 1. The drive has fewer slots than before.
+//! 2. The first attempt fails for another reason than absence, a later one because the drive does not fit any more, or
+//!    the agent was restarted too often.
+//! 3. Too many associations in a row brought wrong results only.
 //!
-//! - `action`: what the thread does. `away`: the attempts to reach the drive.
+//! A round looks for cancels, fetches a result, claims batches, and waits for a completion. While the drive pauses, no
+//! strategy waits for it. A pause becomes due when the drive cannot read its dataset, refuses a batch, or leaves
+//! samples of several batches in a row to the host. An association is lost by an error of the driver, a command that
+//! is late, an agent that is about to end or has lost its program, wrong results in a row, or a refusal of all slots
+//! that lasts, after which the next attempt comes later.
+//!
+//! - `action`: what the thread does. `away`: the attempts to reach the drive. `completion`: the ends of commands.
 
 mod action;
 mod away;
+mod completion;
 
 pub(super) use action::Action;
 
@@ -33,7 +42,6 @@ use crate::engine::GivenUp;
 use crate::schedule::BatchId;
 use away::Tries;
 use ddlp_driver::{DriverError, Ticket};
-use ddlp_nvme::Status;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -244,73 +252,6 @@ impl Machine {
         if let Turn::Claim(fetched) = self.turn {
             self.turn = Turn::Wait(fetched);
         }
-    }
-
-    /// Records that an Execute command has ended.
-    pub fn completed(&mut self, ticket: Ticket, status: Status, now: Instant) {
-        let Some(at) = self.flights.iter().position(|flight| flight.ticket == ticket) else { return };
-        let lost = |reason: &str| DriverError::Lost { peer: "drive".into(), reason: reason.into() };
-        if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
-            return self.lost(lost("its agent is about to end"), now);
-        }
-        // The kernel reconnects by itself, and programs end with a host's last association. Another run of this host
-        // may also have loaded its own program.
-        if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
-            let reason = "its program is gone: the drive was reconnected, or another run of this host uses it";
-            return self.lost(lost(reason), now);
-        }
-        let flight = self.flights.swap_remove(at);
-        if !status.is_success() {
-            self.failed(flight, status, now);
-            // No strategy may wait until another host releases its slots.
-            if self.slots.without_for(now).is_some_and(|time| time > SLOTLESS_MAX) {
-                self.lost(lost(&format!("it has refused every result slot for {SLOTLESS_MAX:?}")), now);
-            }
-            return;
-        }
-        self.slots.accepted();
-        // A drive that has become much slower is a reported fault; its expected rate adapts.
-        if let Some(fault) = flight.slowness(now, self.options.has_agent) {
-            self.todo.push_back(Action::report(&fault));
-        }
-        self.todo.push_back(Action::Take(flight.batch));
-    }
-
-    /// Gives up a batch whose Execute command failed.
-    fn failed(&mut self, flight: Flight, status: Status, now: Instant) {
-        let SlotBatch { id, slot, .. } = flight.batch;
-        let is_foreign = status.same_code(Status::INSUFFICIENT_RESOURCES);
-        if is_foreign {
-            self.todo.push_back(Action::Note("the drive's result slots are shared with another host"));
-        }
-        let is_short = status.same_code(Status::CAPACITY_EXCEEDED);
-        if is_short {
-            self.todo.push_back(Action::Note(
-                "the drive has no memory for all of its result slots, and continues with fewer: the tail is shorter",
-            ));
-            // The other slots that were never used have no memory either.
-            self.todo.push_back(Action::LeaveUnproven);
-        }
-        // NAMESPACE_NOT_READY: this host itself still holds the slot, through a lost association that the drive still
-        // takes for live.
-        if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
-            self.slots.refused([slot], now);
-            self.todo.push_back(Action::GiveUp { id, slot: None, why: GivenUp::Returned });
-            return;
-        }
-        let why = if flight.cancelled && status.same_code(Status::ABORT_REQUESTED) {
-            GivenUp::Cancelled
-        } else {
-            // A drive that refuses at once would otherwise take batch after batch from the others.
-            self.pause();
-            DriveFault::Execute(id, status).given_up()
-        };
-        self.todo.push_back(Action::GiveUp { id, slot: Some(slot), why });
-    }
-
-    /// Records the slots without a result that [`Action::LeaveUnproven`] took.
-    pub fn left_unproven(&mut self, slots: Vec<u32>, now: Instant) {
-        self.slots.refused(slots, now);
     }
 
     /// Records that a batch in [`Action::Take`] was wanted, and what its result says about the drive.

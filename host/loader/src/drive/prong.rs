@@ -177,6 +177,9 @@ impl DriveProng {
                 }
             }
             Action::LookAtAgent => {
+                if engine.is_over() {
+                    return ControlFlow::Break(());
+                }
                 let is_running = self.endpoint.agent.as_mut().is_some_and(|agent| agent.is_running());
                 self.machine.saw_agent(is_running, now);
             }

@@ -80,7 +80,8 @@ impl Results {
         Ok(())
     }
 
-    /// Gets one finished batch out of its slot by `fill`, if there is a buffer for it. It takes only one at a time, since the drive waits for requests meanwhile.
+    /// Gets one finished batch out of its slot by `fill`, if there is a buffer for it. It takes only one at a time,
+    /// since the drive waits for requests meanwhile.
     pub fn fetch(
         &mut self,
         mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
