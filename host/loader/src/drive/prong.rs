@@ -191,7 +191,10 @@ impl DriveProng {
             },
             Action::Connect => return self.connect(),
             Action::Refuse(error) => engine.refuse(prong, self.endpoint.unusable(error, "")),
-            Action::End => return ControlFlow::Break(()),
+            Action::End => {
+                engine.gave_up(prong);
+                return ControlFlow::Break(());
+            }
         }
         ControlFlow::Continue(())
     }

@@ -1,10 +1,10 @@
 //! Drives under a virtual clock: the real state machine, slot table and schedule beside a simulated agent, CPU and
 //! consumer. Everything that may go wrong with a drive goes wrong, alone and together: see [`Trouble`].
 //!
-//! - `trouble`: what goes wrong. `agent`: a drive's agent with its troubles. `thread`: performs the actions of the state
-//!   machine. `host`: the schedule, the CPU and the consumer.
-//! - `witness`: asserts what the state machine promises, from its actions alone: nothing is submitted while the drive is
-//!   away, pauses or is given up; no slot is used by two batches, and none is lost; each command ends or is late; an
+//! - `trouble`: what goes wrong. `agent`: a drive's agent with its troubles. `thread`: performs the actions of the
+//!   state machine. `host`: the schedule, the CPU and the consumer.
+//! - `witness`: asserts what the state machine promises, from its actions alone: nothing is submitted while the drive
+//!   is away, pauses or is given up; no slot is used by two batches, and none is lost; each command ends or is late; an
 //!   attempt to connect, a restart, a pause comes for its reason alone, once, and at its time.
 //!
 //! Each batch is delivered once, and a drive whose troubles are over works again, unless it was given up.
@@ -181,7 +181,7 @@ impl World {
         threads.into_iter().map(|thread| thread.witness.counts).collect()
     }
 
-    /// Returns a world of one drive beside a slow CPU, with these troubles from their first to their second millisecond.
+    /// Returns a world of one drive beside a slow CPU, with these troubles, each from one millisecond to another.
     fn of_one(troubles: &[(Trouble, u32, u32)]) -> Self {
         let planned = |&(trouble, from, to)| Planned { trouble, from: ms(from), to: ms(to), extent: 1 };
         let agent = AgentWorld {

@@ -76,6 +76,11 @@ impl Engine {
         }
     }
 
+    /// Records that a drive is given up, which is lost.
+    pub fn gave_up(&self, prong: ProngId) {
+        self.lock().silence.give_up(prong);
+    }
+
     /// Ends the run because a drive cannot be used, with the reason.
     pub fn refuse(&self, prong: ProngId, source: DriveError) {
         let mut core = self.lock();
