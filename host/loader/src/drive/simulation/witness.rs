@@ -188,7 +188,12 @@ impl Witness {
                 assert!(std::mem::take(&mut self.must_leave), "the drive has memory, as far as is known");
                 self.count("short of memory");
             }
-            Action::Fetch | Action::Note(_) => {}
+            Action::Note(what) if what.contains("another host") => self.count("notes of another host"),
+            Action::Note(what) => {
+                assert!(what.contains("no memory"), "{what}");
+                self.count("notes of memory");
+            }
+            Action::Fetch => {}
         }
     }
 
@@ -262,6 +267,11 @@ impl Witness {
             self.wrong = 0;
             self.bad_associations += 1;
         }
+        for what in ["about to end", "its program is gone"] {
+            if error.to_string().contains(what) {
+                self.count(what);
+            }
+        }
         let refuses = error.to_string().contains("refused every result slot");
         let without = self.all_refused_since.map(|since| now - since);
         assert!(!refuses || without.is_some_and(|time| time > SLOTLESS_MAX), "refused for {without:?}: {error}");
@@ -329,6 +339,10 @@ impl Witness {
     /// Returns the number of slots that the drive refuses and of those in flight.
     pub fn slots_away(&self) -> usize {
         self.refused.len() + self.flights.len()
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
     }
 
     pub fn is_given_up(&self) -> bool {
