@@ -282,7 +282,7 @@ impl Machine {
         if !self.is_linked() {
             return;
         }
-        self.todo.retain(|action| !matches!(action, Action::Cancel(_)));
+        self.todo.retain(|action| !matches!(action, Action::Cancel(_) | Action::LeaveUnproven));
         let (flights, refused) = self.settle();
         self.todo.push_back(Action::Lose { error, flights, refused });
         if self.trust.is_useless() {

@@ -143,19 +143,19 @@ impl DriveProng {
             }
             Action::Fetch => match self.results.fetch_held(linked(&mut self.link), self.setup.timeout) {
                 Ok(fetched) => self.machine.fetched(fetched),
-                Err(error) => self.machine.lost(error, Instant::now()),
+                Err(error) => self.lost(error),
             },
             Action::Claim => self.claim(),
             Action::Poll(until) => match linked(&mut self.link).poll(until) {
                 Ok(Some((ticket, done))) => self.machine.completed(ticket, done.status(), Instant::now()),
                 Ok(None) => {}
-                Err(error) => self.machine.lost(error, Instant::now()),
+                Err(error) => self.lost(error),
             },
             Action::Idle(until) => {
                 let is_stopped = engine.sleep(until.saturating_duration_since(now));
                 if !is_stopped && !linked(&mut self.link).is_alive() {
                     let reason = "keep alive unanswered or connection closed".into();
-                    self.machine.lost(DriverError::Lost { peer: "drive".into(), reason }, Instant::now());
+                    self.lost(DriverError::Lost { peer: "drive".into(), reason });
                 }
             }
             Action::Cancel(id) => self.cancel(id),
@@ -226,13 +226,15 @@ impl DriveProng {
         self.link = Some(link);
     }
 
+    fn lost(&mut self, error: DriverError) {
+        self.machine.lost(error, Instant::now());
+    }
+
     /// Tells the drive to stop work on a batch that another prong finished first. A failure to cancel matters only if
     /// it is a loss of the association; after a mere timeout, the next command shows whether the association lives.
     fn cancel(&mut self, id: BatchId) {
         match linked(&mut self.link).cancel(id, ADMIN_WITHIN) {
-            Err(error @ (DriverError::Lost { .. } | DriverError::Protocol { .. })) => {
-                self.machine.lost(error, Instant::now());
-            }
+            Err(error @ (DriverError::Lost { .. } | DriverError::Protocol { .. })) => self.lost(error),
             Err(error) => tracing::debug!("batch not cancelled: {error}"),
             Ok(()) => {}
         }

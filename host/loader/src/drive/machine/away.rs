@@ -9,7 +9,7 @@ use ddlp_driver::{Backoff, BackoffLimits};
 use std::time::{Duration, Instant};
 
 /// A local agent that runs but cannot be reached for this long is restarted.
-pub(in crate::drive) const UNREACHABLE: Duration = Duration::from_secs(10);
+const UNREACHABLE: Duration = Duration::from_secs(10);
 /// Delays between attempts to reach a drive: they double up to two seconds, and attempts end only with the run.
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };

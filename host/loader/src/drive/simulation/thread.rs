@@ -120,10 +120,10 @@ impl Thread {
                 }
                 self.machine.completed(ticket, status, now);
             }
-            Waits::Completion(Err(error)) => self.machine.lost(error, now),
+            Waits::Completion(Err(error)) => self.lost(error, now),
             Waits::Idle if !self.agent.is_alive(now) => {
                 let error = DriverError::Lost { peer: "drive".into(), reason: "closed".into() };
-                self.machine.lost(error, now);
+                self.lost(error, now);
             }
             Waits::Connection(Ok(slots)) => {
                 let is_accepted = self.machine.reached(slots);
@@ -151,6 +151,7 @@ impl Thread {
             }
             Action::Fetch => {
                 let fetched = self.fetch(host, now);
+                self.witness.fetched(fetched);
                 self.machine.fetched(fetched);
             }
             Action::Claim => self.claim(host, now),
@@ -165,7 +166,7 @@ impl Thread {
             }
             Action::Cancel(id) => {
                 if let Err(error) = self.agent.cancel(id, now) {
-                    self.machine.lost(error, now);
+                    self.lost(error, now);
                 }
             }
             Action::Take(batch) => self.take(batch, host, now),
@@ -238,6 +239,11 @@ impl Thread {
             host.schedule.prong_down(self.prong, HeldResults::Kept);
         }
         (self.waits, self.wakes_at) = (Waits::No, Some(now));
+    }
+
+    fn lost(&mut self, error: DriverError, now: Instant) {
+        self.witness.lost();
+        self.machine.lost(error, now);
     }
 
     fn claim(&mut self, host: &mut Host, now: Instant) {

@@ -1,19 +1,19 @@
 //! Watches a drive's thread from outside, and asserts what the state machine promises. It knows only the actions and
 //! what came of them, and has none of the state machine's own state.
 //!
-//! `notes`: what came of the actions.
+//! `notes`: what came of the actions. `absence`: losses and returns.
 
+mod absence;
 mod notes;
 
 pub(super) use notes::End;
 
 use crate::drive::local::RESTARTS_MAX;
-use crate::drive::machine::{Action, SLOTLESS_MAX};
+use crate::drive::machine::{Action, Fetched, SLOTLESS_MAX};
 use crate::drive::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
 use crate::engine::GivenUp;
-use crate::report::FaultKind;
 use crate::schedule::BatchId;
-use ddlp_driver::{DriverError, Ticket};
+use ddlp_driver::Ticket;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -49,10 +49,19 @@ pub(super) struct Witness {
     is_local: bool,
     lag: Duration,
     is_linked: bool,
+    /// Whether the association has not been used yet.
+    is_new: bool,
+    /// Whether the state machine has been told that the association is lost.
+    is_losing: bool,
     was_reached: bool,
     paused_at: Option<Instant>,
     /// Whether something happened after which the drive has to pause.
     must_pause: bool,
+    /// Length of the pause that is due or lasts, at most, and the pauses since the last good result.
+    pause_max: Duration,
+    pauses: u32,
+    /// What the thread found when it last looked for a result to fetch.
+    fetched: Fetched,
     /// Whether the drive answered that it has no memory for a slot.
     must_leave: bool,
     /// Whether the report has the drive's absence and not yet its return.
@@ -88,9 +97,14 @@ impl Witness {
             is_local,
             lag,
             is_linked,
+            is_new: true,
+            is_losing: false,
             was_reached: is_linked,
             paused_at: None,
             must_pause: false,
+            pause_max: Duration::ZERO,
+            pauses: 0,
+            fetched: Fetched::None,
             must_leave: false,
             is_missed: false,
             is_given_up: false,
@@ -126,7 +140,12 @@ impl Witness {
             Action::Poll(until) | Action::Idle(until) => {
                 let is_poll = matches!(action, Action::Poll(_));
                 assert_eq!(is_poll, !self.flights.is_empty(), "completions are waited for while there are flights");
-                assert!(*until <= now + WAIT_MAX, "a wait of {:?}", *until - now);
+                let most = match self.fetched {
+                    Fetched::One(_) => Duration::ZERO,
+                    Fetched::None if self.flights.len() == self.depth => WAIT_MAX,
+                    Fetched::None | Fetched::Waiting => WAIT_MAX / 4,
+                };
+                assert!(*until <= now + most, "a wait of {:?} after {:?}", *until - now, self.fetched);
             }
             Action::Sleep(until) => {
                 assert!(*until > now, "a sleep that is over");
@@ -149,7 +168,8 @@ impl Witness {
             }
             Action::Regain(None) if self.paused_at.is_some() => {
                 let paused = now - self.paused_at.take().expect("asked above");
-                assert!(paused >= FIRST_DELAY.0, "a pause of {paused:?}");
+                let most = self.pause_max + WAIT_MAX + self.lag;
+                assert!((self.pause_max / 2..=most).contains(&paused), "a pause of {paused:?}: {:?}", self.pause_max);
             }
             Action::Regain(said) => self.sees_return(*said),
             Action::Lose { error, flights, refused } => {
@@ -198,7 +218,7 @@ impl Witness {
     }
 
     /// Asserts that the drive is linked, or is not, as the action needs it.
-    fn assert_fits(&self, action: &Action) {
+    fn assert_fits(&mut self, action: &Action) {
         let needs_link = matches!(
             action,
             Action::Look
@@ -218,6 +238,15 @@ impl Witness {
             Action::Sleep(_) | Action::LookAtAgent | Action::RestartAgent | Action::Connect | Action::Refuse(_)
         );
         assert!(!self.is_linked || !needs_none, "{action:?} with an association");
+        let uses_link = matches!(
+            action,
+            Action::Look | Action::Fetch | Action::Claim | Action::Poll(_) | Action::Idle(_) | Action::Cancel(_)
+        );
+        assert!(!self.is_losing || !uses_link, "{action:?} on an association that is lost");
+        if uses_link {
+            let is_first = std::mem::take(&mut self.is_new);
+            assert!(!is_first || matches!(action, Action::Look), "a new association begins with {action:?}");
+        }
         let is_useless = self.bad_associations >= ASSOCIATIONS_MAX;
         assert!(!is_useless || !needs_none, "{action:?} for a drive whose results are never right");
     }
@@ -245,83 +274,6 @@ impl Witness {
         // The answer that ends the association comes at most a rest and a wait later.
         let most = SLOTLESS_MAX + patience + Duration::from_secs(5);
         assert!(without < most, "all slots are refused for {without:?}, and the drive is tried still");
-    }
-
-    fn sees_return(&mut self, said: Option<&str>) {
-        assert!(self.is_linked, "the drive is back");
-        assert_eq!(
-            std::mem::take(&mut self.is_missed),
-            said.is_some(),
-            "a return is told if the absence was: {said:?}"
-        );
-        if said.is_some() {
-            self.count("returns");
-        }
-    }
-
-    fn sees_loss(&mut self, error: &DriverError, now: Instant) {
-        self.count("losses");
-        let is_wrong = error.to_string().contains("results in a row");
-        assert!(!is_wrong || self.wrong >= WRONG_MAX, "{} wrong results in a row: {error}", self.wrong);
-        if is_wrong {
-            self.wrong = 0;
-            self.bad_associations += 1;
-        }
-        for what in ["about to end", "its program is gone"] {
-            if error.to_string().contains(what) {
-                self.count(what);
-            }
-        }
-        let refuses = error.to_string().contains("refused every result slot");
-        let without = self.all_refused_since.map(|since| now - since);
-        assert!(!refuses || without.is_some_and(|time| time > SLOTLESS_MAX), "refused for {without:?}: {error}");
-        if let DriverError::TimedOut { after, .. } = error {
-            self.count("late");
-            assert!(self.flights.values().any(|flight| now > flight.until), "nothing is late: {after:?}");
-        }
-        let from = if self.all_refused_since.take().is_some() {
-            self.count("rests");
-            now + SLOTLESS_MAX
-        } else {
-            now
-        };
-        self.flights.clear();
-        self.refused.clear();
-        (self.is_linked, self.is_missed) = (false, true);
-        (self.paused_at, self.must_pause) = (None, false);
-        self.unreachable_since = from;
-        self.expect_attempt(from);
-    }
-
-    /// Expects the next attempt after a delay that grows with the attempts since the last success.
-    fn expect_attempt(&mut self, from: Instant) {
-        let full = (FIRST_DELAY.1 * 2_u32.pow(self.attempts.min(10))).min(DELAY_MAX);
-        self.attempts += 1;
-        self.attempt = (from + full / 2, from + full);
-    }
-
-    fn sees_report(&mut self, kind: FaultKind, what: &str) {
-        match kind {
-            FaultKind::Slow => self.count("slow"),
-            FaultKind::Lost => {
-                self.count("away at first");
-                assert!(!self.was_reached && !std::mem::replace(&mut self.is_missed, true), "{what}");
-            }
-            FaultKind::Refused => {
-                if what.contains("wrong or damaged results") {
-                    assert_eq!(self.bad_associations, ASSOCIATIONS_MAX, "{what}");
-                    self.count("given up for wrong results");
-                } else if what.contains("without success") {
-                    assert_eq!(self.restarts, RESTARTS_MAX, "{what}");
-                    self.count("given up for its agent");
-                } else {
-                    assert!(!self.is_linked, "{what}");
-                    self.count("given up on return");
-                }
-                self.is_given_up = true;
-            }
-            kind => panic!("{kind:?}: {what}"),
-        }
     }
 
     fn sees_batch_given_up(&mut self, id: BatchId, slot: Option<u32>, why: &GivenUp) {

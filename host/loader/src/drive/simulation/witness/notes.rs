@@ -1,7 +1,8 @@
 //! What came of a thread's actions.
 
-use super::{InFlight, UNREACHABLE, Witness};
+use super::{FIRST_DELAY, InFlight, PAUSE_MAX, UNREACHABLE, Witness};
 use crate::drive::flight::Allowance;
+use crate::drive::machine::Fetched;
 use crate::drive::results::Verdict;
 use crate::drive::simulation::agent::Outcome;
 use crate::schedule::BatchId;
@@ -46,9 +47,21 @@ impl Witness {
         self.flights.insert(ticket, InFlight { id, slot, until: now + allowance.patience, is_cancelled: false });
     }
 
+    /// Expects a pause, which is longer than the one before, unless a pause is due already or lasts.
+    fn expect_pause(&mut self) {
+        if self.paused_at.is_none() && !std::mem::replace(&mut self.must_pause, true) {
+            self.pause_max = (FIRST_DELAY.1 * 2_u32.pow(self.pauses.min(10))).min(PAUSE_MAX);
+            self.pauses += 1;
+        }
+    }
+
+    pub fn fetched(&mut self, fetched: Fetched) {
+        self.fetched = fetched;
+    }
+
     /// Notes that a batch could not be sent, though the association lives.
     pub fn not_sent(&mut self) {
-        self.must_pause |= self.paused_at.is_none();
+        self.expect_pause();
     }
 
     /// Notes the end of a command: whether it succeeded, whether its slot was refused, or whether it was aborted.
@@ -61,7 +74,7 @@ impl Witness {
                 self.refuse([flight.slot], now);
             }
             End::Aborted if flight.is_cancelled => {}
-            End::Aborted | End::Failed => self.must_pause |= self.paused_at.is_none(),
+            End::Aborted | End::Failed => self.expect_pause(),
         }
     }
 
@@ -80,16 +93,22 @@ impl Witness {
     pub fn judged(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Judged(Verdict::Good) => {
-                (self.wrong, self.bad_associations, self.left) = (0, 0, 0);
+                (self.wrong, self.bad_associations, self.left, self.pauses) = (0, 0, 0, 0);
             }
             Outcome::Judged(Verdict::Wrong) => self.wrong += 1,
-            Outcome::Judged(Verdict::Unavailable) => self.must_pause |= self.paused_at.is_none(),
+            Outcome::Judged(Verdict::Unavailable) => self.expect_pause(),
             Outcome::Judged(Verdict::LeftToHost) => {
                 self.left += 1;
-                self.must_pause |= self.left >= 4 && self.paused_at.is_none();
+                if self.left >= 4 {
+                    self.expect_pause();
+                }
             }
             Outcome::Judged(Verdict::None) | Outcome::Refuted => {}
         }
+    }
+
+    pub fn lost(&mut self) {
+        self.is_losing = self.is_linked;
     }
 
     pub fn refuted(&mut self, claims: u32) {
@@ -105,7 +124,7 @@ impl Witness {
     pub fn reached(&mut self, slots: u32, is_accepted: bool) {
         assert_eq!(is_accepted, slots >= self.slots, "{slots} slots instead of {}", self.slots);
         self.slots = if self.slots == 0 { slots } else { self.slots };
-        (self.is_linked, self.was_reached) = (is_accepted, true);
+        (self.is_linked, self.is_new, self.was_reached) = (is_accepted, true, true);
     }
 
     pub fn not_reached(&mut self, now: Instant) {
