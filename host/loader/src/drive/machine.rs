@@ -323,3 +323,28 @@ impl Machine {
         matches!(self.state, State::Working | State::Draining { .. } | State::Pausing { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_during_the_first_of_two_cancels_leaves_the_second_one_out() {
+        let now = Instant::now();
+        let timeout = Duration::from_secs(1);
+        let options = MachineOptions { seed: 1, depth: 2, timeout, has_agent: false, slots: 4, generation: 0 };
+        let mut machine = Machine::new(options, true, now);
+        let ids = [0, 1].map(|batch| BatchId { epoch: 0, batch });
+        for (id, slot) in ids.into_iter().zip(0..) {
+            let (generation, allowance) = machine.order(None);
+            let batch = SlotBatch { id, slot, generation, sample_ids: Vec::new(), found: None };
+            machine.submitted(Ticket(slot.into()), batch, allowance, now);
+        }
+        assert!(matches!(machine.next(now), Action::Look));
+        machine.looked(&ids, 0);
+        assert!(matches!(machine.next(now), Action::Cancel(id) if id == ids[0]));
+        machine.lost(DriverError::Lost { peer: "drive".into(), reason: "cut".into() }, now);
+        assert!(matches!(machine.next(now), Action::Lose { flights, .. } if flights.len() == 2));
+        assert!(matches!(machine.next(now), Action::Sleep(at) if at > now));
+    }
+}
