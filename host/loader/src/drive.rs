@@ -1,13 +1,15 @@
 //! A drive as a prong: the ways to reach it, and the thread that keeps it at work.
 //!
 //! - `spec`: the drives of a run, as its options name them.
-//! - `prong`: the thread, which keeps Execute commands in flight. `flight`: one Execute command. `handle`: the engine
-//!   as the thread uses it. `slot_use`: the slots that the drive accepts. `usage`: resources that the agent uses.
+//! - `machine`: the decisions, as a state machine without I/O and clock. `flight`: one Execute command. `slot_use`: the
+//!   slots that the drive accepts. `trust`: judges a drive by its results. `fault`: the messages when something goes
+//!   wrong.
+//! - `prong`: the thread, which performs the actions of the state machine. `handle`: the engine as the thread uses it.
+//!   `usage`: resources that the agent uses.
 //! - `results`: finished batches, until they are ready for delivery. `checks`: checks them. `reading`: gets them out of
 //!   their slots.
-//! - `trust`: judges a drive by its results. `fault`: the messages when something goes wrong.
 //! - `link`: one association, from the connection to the activated program. `endpoint`: how to reach the drive.
-//!   `kernel`: drives that the kernel is connected to. `rejoin`: reaches a drive, for the first time or again.
+//!   `kernel`: drives that the kernel is connected to.
 //! - `local`: the agent as a child process, with shared result memory.
 
 mod checks;
@@ -18,10 +20,12 @@ mod handle;
 mod kernel;
 mod link;
 mod local;
+mod machine;
 mod prong;
 mod reading;
-mod rejoin;
 mod results;
+#[cfg(test)]
+mod simulation;
 mod slot_use;
 mod spec;
 mod trust;

@@ -20,7 +20,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 const SAMPLES: u32 = 300;
 const POLICIES: [CorruptPolicy; 3] = [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace];
@@ -350,9 +349,8 @@ fn a_drive_that_claims_damage_which_the_cpu_refutes_is_given_up() {
     let alone = Run::of_batches(run.order.len(), loader(&photos.pack()));
     assert_eq!((&run.batches, &run.ordered_digest), (&alone.batches, &alone.ordered_digest));
     assert_eq!((run.drive_batches(), run.report.corrupt.len()), (0, 0), "{:?}", run.report.corrupt);
-    let kinds =
-        [FaultKind::Damaged, FaultKind::Lost, FaultKind::Rejoined, FaultKind::Refused].map(|kind| run.faults(kind));
-    assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
+    let kinds = [FaultKind::Damaged, FaultKind::Refused].map(|kind| run.faults(kind));
+    assert!(kinds[0] > 0 && kinds[1] == 1, "{:?}", run.report.faults);
 }
 
 #[test]
@@ -369,26 +367,22 @@ fn a_drive_whose_dataset_was_away_is_used_again() {
     let agent = Agent::start(&there, state.path(), &[]);
     let builder = loader(&photos.folder()).strategy(Strategy::Csd).epochs(1_000_000);
     let mut loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
-    let mut by_drive_of = |batches: usize| {
-        let by = loader.by_ref().take(batches).filter(|batch| batch.as_ref().expect("no sample is lost").prong() == 1);
-        let by_drive = by.count();
-        let report = loader.report();
-        let faults = troubles(&report);
-        assert!(faults.iter().all(|fault| fault.kind == FaultKind::Unavailable), "{faults:?}");
-        (by_drive, faults.len())
-    };
-    assert_eq!(by_drive_of(4), (4, 0));
+    let progress = loader.progress();
+    let mut is_by_drive = || loader.next().expect("more epochs").expect("no sample is lost").prong() == 1;
+    assert!((0..4).all(|_| is_by_drive()));
     let classes = [0, 1, 2].map(|class| format!("class_{class}"));
     fs::create_dir(&away).unwrap();
     classes.iter().for_each(|class| fs::rename(there.join(class), away.join(class)).unwrap());
-    // Enough batches for the loader to give the drive up, if the drive did not pause.
-    let begun = Instant::now();
-    let (_, faults) = by_drive_of(400);
-    // Pauses double from at least 50 ms to at least 15 s, and each ends with an attempt of two batches.
-    let attempts = 11 + begun.elapsed().as_secs() as usize / 15;
-    assert!((1..=2 * attempts).contains(&faults), "{faults} batches met the absence");
+    wait_until("the drive reports the absence", || {
+        is_by_drive();
+        faults(&progress, FaultKind::Unavailable) > 0
+    });
     classes.iter().for_each(|class| fs::rename(away.join(class), there.join(class)).unwrap());
-    wait_until("the drive works again", || by_drive_of(1).0 == 1);
+    wait_until("the drive works again", is_by_drive);
+    let report = loader.report();
+    let faults = troubles(&report);
+    let is_unavailable = faults.iter().all(|fault| fault.kind == FaultKind::Unavailable);
+    assert!(is_unavailable && !faults.is_empty(), "{faults:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::gated;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, Fate, Pdu, Proxy};
-use ddlp_tests::runs::{Run, chain, loader};
+use ddlp_tests::runs::{Run, chain, faults, loader};
 use pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomInvert, Resize};
 use pixels::{Ability, Format};
 
@@ -194,29 +194,23 @@ fn left_to_the_host(
 #[test]
 fn samples_that_only_the_host_can_decode_cost_the_drive_no_trust() {
     let scene = Scene::new();
-    // Formats of a newer drive: twelve results, never four in a row, each with another number.
-    let left = |head| (head <= 16 && head % 4 != 0).then_some(AbilityNumber(0x0280 + head));
-    let run = left_to_the_host(&scene, 6, left, |progress| progress.snapshot().prongs[1].prepared > 0);
-    // Eight wrong results in a row would end the association.
+    // Formats of a newer drive, each with another number.
+    let left = |head| (head % 2 != 0).then_some(AbilityNumber(0x0280 + head));
+    let run = left_to_the_host(&scene, 2, left, |progress| progress.snapshot().prongs[1].prepared > 0);
     assert!(run.troubles().is_empty(), "{:?}", run.report.faults);
     let notes: Vec<&String> = run.report.notes.iter().filter(|note| note.contains("leaves samples")).collect();
     assert!(notes.len() == 1 && notes[0].contains("need a decoder of another version"), "{:?}", run.report.notes);
-    // The CPU may also relieve a drive that is overdue.
-    let by_cpu = run.order.len() - run.drive_batches();
-    assert!(by_cpu >= 12 && run.drive_batches() > 0, "{:?}", run.order);
+    assert!(run.drive_batches() > 0, "{:?}", run.order);
 }
 
 #[test]
-fn a_drive_that_leaves_to_the_host_what_it_agreed_on_is_given_up() {
+fn a_drive_that_leaves_to_the_host_what_it_agreed_on_is_wrong() {
     let scene = Scene::new();
-    let is_lost =
-        |progress: &ProgressHandle| progress.report().faults.iter().any(|fault| fault.kind == FaultKind::Lost);
-    let run = left_to_the_host(&scene, 3, |_| Some(Decoder::File(Format::Jpeg).ability()), is_lost);
+    let is_named = |progress: &ProgressHandle| faults(progress, FaultKind::Damaged) > 0;
+    let run = left_to_the_host(&scene, 1, |_| Some(Decoder::File(Format::Jpeg).ability()), is_named);
     assert_eq!(run.drive_batches(), 0);
     let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
-    assert!(damaged.len() >= 8, "{:?}", run.report.faults);
     for part in ["the drive leaves sample", "JPEG files"] {
         assert!(damaged[0].what.contains(part), "{part}: {}", damaged[0].what);
     }
-    assert!(run.faults(FaultKind::Lost) > 0, "the association ended: {:?}", run.report.faults);
 }

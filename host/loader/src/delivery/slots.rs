@@ -90,7 +90,7 @@ impl Free {
 impl SlotTable {
     /// Creates a table of slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
-        let slots = slots.min(SLOTS_USED_MAX);
+        let slots = Self::usable(slots);
         Self { free: Mutex::new(Free::all(slots)), home: Home::here(), slot_bytes, memory: None }
     }
 
@@ -106,6 +106,11 @@ impl SlotTable {
         shared.retain(|memory| memory.strong_count() > 0);
         shared.push(Arc::downgrade(&memory));
         Ok(Self { memory: Some(memory), ..Self::remote(slots, slot_bytes) })
+    }
+
+    /// Returns how many of a drive's slots the loader uses.
+    pub fn usable(slots: u32) -> u32 {
+        slots.min(SLOTS_USED_MAX)
     }
 
     /// Returns the bytes of a slot.
@@ -166,8 +171,7 @@ impl SlotTable {
     pub fn know(&self, slots: u32) {
         let mut free = self.lock();
         if free.count == 0 {
-            let slots = slots.min(SLOTS_USED_MAX);
-            *free = Free::all(slots);
+            *free = Free::all(Self::usable(slots));
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) enum Handover {
     ReadAndConvert,
 }
 
-/// A finished batch that lies in its slot.
+/// A batch in its slot, on its way through the drive.
+#[derive(Debug)]
 pub(super) struct SlotBatch {
     pub id: BatchId,
     pub slot: u32,

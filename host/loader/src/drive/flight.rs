@@ -15,6 +15,7 @@ const SLOW: f64 = 5.0;
 const SLOW_LEAST: Duration = Duration::from_millis(200);
 
 /// An Execute command in flight.
+#[derive(Debug)]
 pub(super) struct Flight {
     pub ticket: Ticket,
     /// The batch that it prepares, and its slot.
@@ -50,8 +51,8 @@ impl Allowance {
 
 impl Flight {
     /// Returns the fault of an Execute command that took much longer than expected, on a local drive or another one.
-    pub fn slowness(&self, is_local: bool) -> Option<DriveFault<'static>> {
-        let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
+    pub fn slowness(&self, now: Instant, is_local: bool) -> Option<DriveFault<'static>> {
+        let (took, expected_s) = (now.saturating_duration_since(self.submitted), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
             return None;
         }
@@ -59,13 +60,13 @@ impl Flight {
         Some(DriveFault::Slow { id: self.batch.id, took, times, is_local })
     }
 
-    /// Fails when the command's time is over.
-    pub fn check_deadline(&self, now: Instant) -> Result<(), DriverError> {
+    /// Returns the error for a command whose time is over.
+    pub fn timed_out(&self, now: Instant) -> Option<DriverError> {
         if now <= self.submitted + self.allowance.patience {
-            return Ok(());
+            return None;
         }
         let BatchId { epoch, batch } = self.batch.id;
-        Err(DriverError::TimedOut {
+        Some(DriverError::TimedOut {
             peer: "drive".into(),
             what: format!("Execute Program of epoch {epoch} batch {batch}"),
             after: self.allowance.patience,
@@ -76,6 +77,27 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::checks::SlotBatch;
+    use crate::report::FaultKind;
+
+    #[test]
+    fn a_batch_is_named_only_if_it_took_much_longer_than_earlier_ones_and_than_a_moment() {
+        let submitted = Instant::now();
+        let slowness = |batch_s, took_ms| {
+            let id = BatchId { epoch: 0, batch: 7 };
+            let batch = SlotBatch { id, slot: 0, generation: 1, sample_ids: Vec::new(), found: None };
+            let allowance = Allowance::new(Duration::from_secs(10), batch_s, 1);
+            let flight = Flight { ticket: Ticket(1), batch, submitted, allowance, cancelled: false };
+            flight.slowness(submitted + Duration::from_millis(took_ms), true)
+        };
+        // Two batches of 100 ms, five times as long.
+        assert!(slowness(Some(0.1), 1000).is_none());
+        let fault = slowness(Some(0.1), 1001).expect("it is slow");
+        assert_eq!(fault.kind(), FaultKind::Slow);
+        assert!(fault.to_string().contains("batch 7 took 1.0 s, 5 times"), "{fault}");
+        assert!(slowness(Some(0.001), 200).is_none() && slowness(Some(0.001), 201).is_some());
+        assert!(slowness(None, 60_000).is_none(), "nothing is known of earlier batches");
+    }
 
     #[test]
     fn patience_covers_the_queued_batches() {

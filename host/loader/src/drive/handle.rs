@@ -1,8 +1,8 @@
 //! The engine as one drive's thread uses it.
 
 use super::fault::DriveFault;
-use crate::engine::{Engine, GivenUp};
-use crate::schedule::{BatchId, ProngId};
+use crate::engine::Engine;
+use crate::schedule::ProngId;
 use std::sync::Arc;
 
 /// The engine, and the number that it knows the drive by.
@@ -21,10 +21,5 @@ impl ProngHandle {
     /// Adds a note to the report, unless it has that note already.
     pub fn note(&self, note: impl Into<String>) {
         self.engine.lock().recorder.note(note.into());
-    }
-
-    /// Gives up a batch that the drive claimed.
-    pub fn give_up(&self, id: BatchId, why: GivenUp) {
-        self.engine.give_up(self.prong, id, why);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::DriveLink;
 use super::checks::{Checks, Handover, ResultError, SlotBatch, Taken};
+use super::machine::Fetched;
 use super::results::Results;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::Found;
@@ -10,10 +11,10 @@ use memmap2::MmapMut;
 use std::time::Duration;
 
 impl Results {
-    /// Gets a finished batch out of its slot, if there is a buffer for it. Returns whether it took a batch.
-    pub fn fetch_held(&mut self, link: &mut DriveLink, timeout: Duration) -> Result<bool, DriverError> {
+    /// Gets a finished batch out of its slot, if there is a buffer for it.
+    pub fn fetch_held(&mut self, link: &mut DriveLink, timeout: Duration) -> Result<Fetched, DriverError> {
         match self.checks.handover() {
-            Handover::InPlace => Ok(false),
+            Handover::InPlace => Ok(Fetched::None),
             Handover::Convert | Handover::Pass => self.fetch(Checks::take_shared),
             Handover::Read => self.fetch(|checks, held, buffer| {
                 let found = read(checks, link, held, buffer, timeout)?;

@@ -4,7 +4,7 @@
 
 use super::checks::{Checks, Handover, ResultError, SlotBatch, Taken};
 use super::handle::ProngHandle;
-use super::trust::Trust;
+use super::machine::Fetched;
 use crate::delivery::SlotRows;
 use crate::engine::{GivenUp, ResultPlace};
 use crate::schedule::{BatchId, HeldResults};
@@ -19,10 +19,24 @@ use std::time::Duration;
 /// Interval at which the loader looks for buffers for the finished batches of a lost drive.
 const BUFFER_LOOK: Duration = Duration::from_millis(5);
 
-/// The finished batches of a drive that lie in its slots, and the judgement of the drive by them.
+/// What a result says about its drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The result is the requested batch.
+    Good,
+    /// The result is wrong or damaged.
+    Wrong,
+    /// The drive could not read its dataset.
+    Unavailable,
+    /// The drive left a sample to the host, as it may.
+    LeftToHost,
+    /// Nothing yet, or nothing at all.
+    None,
+}
+
+/// The finished batches of a drive that lie in its slots.
 pub(super) struct Results {
     pub checks: Checks,
-    pub trust: Trust,
     /// Finished batches that wait for a buffer.
     held: VecDeque<SlotBatch>,
     /// Buffer for a batch of pixels that are read, if floats are delivered.
@@ -33,8 +47,7 @@ pub(super) struct Results {
 
 impl Results {
     pub fn new(checks: Checks) -> Self {
-        let trust = Trust::new(checks.handle.prong as u64);
-        Self { checks, trust, held: VecDeque::new(), pixels: None, outliving: Vec::new() }
+        Self { checks, held: VecDeque::new(), pixels: None, outliving: Vec::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -42,21 +55,20 @@ impl Results {
     }
 
     /// Makes a finished batch ready, or keeps it until there is a buffer for it.
-    pub fn take(&mut self, mut held: SlotBatch) {
+    pub fn take(&mut self, mut held: SlotBatch) -> Verdict {
         match self.checks.handover() {
             Handover::InPlace => match self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)) {
-                Ok(()) => self.trust.good(),
-                Err(error) => self.refuse(&held, &error.into()),
+                Ok(()) => return Verdict::Good,
+                Err(error) => return self.refuse(&held, &error.into()),
             },
             Handover::Convert | Handover::Pass => match self.checks.look_into(&held) {
-                Ok(found) => {
-                    held.found = Some(found);
-                    self.held.push_back(held);
-                }
-                Err(error) => self.refuse(&held, &error.into()),
+                Ok(found) => held.found = Some(found),
+                Err(error) => return self.refuse(&held, &error.into()),
             },
-            Handover::Read | Handover::ReadAndConvert => self.held.push_back(held),
+            Handover::Read | Handover::ReadAndConvert => {}
         }
+        self.held.push_back(held);
+        Verdict::None
     }
 
     /// Makes a result in shared memory ready for delivery in place.
@@ -68,14 +80,14 @@ impl Results {
         Ok(())
     }
 
-    /// Gets one finished batch out of its slot by `fill`, if there is a buffer for it. Returns whether it took a batch.
-    /// It takes only one at a time, since the drive waits for requests meanwhile.
+    /// Gets one finished batch out of its slot by `fill`, if there is a buffer for it. It takes only one at a time,
+    /// since the drive waits for requests meanwhile.
     pub fn fetch(
         &mut self,
         mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Taken, ResultError>,
-    ) -> Result<bool, DriverError> {
+    ) -> Result<Fetched, DriverError> {
         if self.held.is_empty() {
-            return Ok(false);
+            return Ok(Fetched::None);
         }
         let running = self.checks.handle.engine.clone();
         let _making_ready = running.making_ready();
@@ -84,7 +96,7 @@ impl Results {
             let place = engine.place_for(*prong, held.id).transpose()?;
             Some((at, place))
         });
-        let Some((at, place)) = placed else { return Ok(false) };
+        let Some((at, place)) = placed else { return Ok(Fetched::Waiting) };
         let mut held = self.held.remove(at).expect("found there");
         let filled = match place {
             Ok(ResultPlace::Buffer(mut buffer)) => {
@@ -92,17 +104,17 @@ impl Results {
             }
             Ok(ResultPlace::Unwanted) => {
                 slots.put(held.slot);
-                return Ok(true);
+                return Ok(Fetched::One(Verdict::None));
             }
             Err(error) => Err(error.into()),
         };
-        match filled {
+        let verdict = match filled {
             Ok((Taken { records, slot }, buffer)) => {
-                self.trust.good();
                 if slot.is_none() {
                     slots.put(held.slot);
                 }
                 engine.ready_in_buffer(*prong, held.id, records, buffer, slot);
+                Verdict::Good
             }
             Err(ResultError::Driver(error)) if error.ends_association() => {
                 self.held.insert(at, held);
@@ -112,25 +124,27 @@ impl Results {
                 // This is not the drive's fault.
                 slots.put(held.slot);
                 engine.give_up(*prong, held.id, self.checks.why(held.id, &error));
+                Verdict::None
             }
             Err(error) => self.refuse(&held, &error),
-        }
-        Ok(true)
+        };
+        Ok(Fetched::One(verdict))
     }
 
     /// Refuses a wrong or damaged result: the CPU prepares the batch.
-    fn refuse(&mut self, held: &SlotBatch, error: &ResultError) {
+    fn refuse(&self, held: &SlotBatch, error: &ResultError) -> Verdict {
         let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         slots.put(held.slot);
         let why = self.checks.why(held.id, error);
-        match error {
-            ResultError::Slot(SlotError::Unavailable { .. }) => self.trust.unavailable(),
-            // Counted only if the CPU refutes the drive: see `Engine::take_refuted`.
-            _ if matches!(why, GivenUp::Doubted { .. }) => {}
-            _ if matches!(why, GivenUp::LeftToHost { .. }) => self.trust.left(),
-            _ => self.trust.wrong(1),
-        }
+        let verdict = match (error, &why) {
+            (ResultError::Slot(SlotError::Unavailable { .. }), _) => Verdict::Unavailable,
+            // Counted only if the CPU refutes the drive: see `Engine::look`.
+            (_, GivenUp::Doubted { .. }) => Verdict::None,
+            (_, GivenUp::LeftToHost { .. }) => Verdict::LeftToHost,
+            _ => Verdict::Wrong,
+        };
         engine.give_up(*prong, held.id, why);
+        verdict
     }
 
     /// Drops all waiting batches, and frees their slots.
@@ -147,8 +161,8 @@ impl Results {
         let ids: Vec<BatchId> = self.held.iter().map(|held| held.id).collect();
         let work = || {
             while !engine.is_over() && !self.is_empty() {
-                let has_fetched = self.fetch(Checks::take_shared).expect("nothing is asked of the drive");
-                if !has_fetched && !self.is_empty() && engine.sleep(BUFFER_LOOK) {
+                let fetched = self.fetch(Checks::take_shared).expect("nothing is asked of the drive");
+                if fetched == Fetched::Waiting && engine.sleep(BUFFER_LOOK) {
                     return;
                 }
             }

@@ -25,16 +25,15 @@ pub(super) struct Trust {
     /// Results in a row that left samples to the host.
     left: u32,
     pauses: Backoff,
-    pause: Option<Duration>,
     seed: u64,
 }
 
 impl Trust {
     pub fn new(seed: u64) -> Self {
-        Self { wrong: 0, associations: 0, left: 0, pauses: Backoff::new(PAUSES, seed), pause: None, seed }
+        Self { wrong: 0, associations: 0, left: 0, pauses: Backoff::new(PAUSES, seed), seed }
     }
 
-    /// Records a good result, which resets all counts. A pause that is due remains due.
+    /// Records a good result, which resets all counts.
     pub fn good(&mut self) {
         (self.wrong, self.associations, self.left) = (0, 0, 0);
         self.pauses = Backoff::new(PAUSES, self.seed);
@@ -45,31 +44,17 @@ impl Trust {
         self.wrong += results;
     }
 
-    /// Records that the drive could not read its dataset, or refused a batch: a pause is due, longer than the one
-    /// before.
-    pub fn unavailable(&mut self) {
-        if self.pause.is_none() {
-            self.pause = self.pauses.next_delay();
-        }
+    /// Returns the length of a pause, for a drive that could not read its dataset or refused a batch: longer than the
+    /// pause before.
+    pub fn next_pause(&mut self) -> Duration {
+        self.pauses.next_delay().unwrap_or(PAUSES.cap)
     }
 
     /// Records a result that left a sample to the host, as the drive may. It is not a fault, but the CPU prepares the
-    /// batch again. After several in a row, a pause is due.
-    pub fn left(&mut self) {
+    /// batch again. Returns whether a pause is due, after several in a row.
+    pub fn left(&mut self) -> bool {
         self.left += 1;
-        if self.left >= LEFT_MAX {
-            self.unavailable();
-        }
-    }
-
-    /// Returns whether a pause is due.
-    pub fn pause_is_due(&self) -> bool {
-        self.pause.is_some()
-    }
-
-    /// Takes the pause that is due.
-    pub fn take_pause(&mut self) -> Option<Duration> {
-        self.pause.take()
+        self.left >= LEFT_MAX
     }
 
     /// Returns whether the association has to end. If so, counts it.
@@ -117,35 +102,22 @@ mod tests {
     #[test]
     fn absence_never_costs_a_drive_its_place_and_its_pauses_grow_until_a_good_result() {
         let mut trust = Trust::new(1);
-        let pause = |trust: &mut Trust| {
-            // Two batches in flight fail because the dataset is unavailable.
-            trust.unavailable();
-            trust.unavailable();
-            let pause = trust.take_pause().expect("a pause is due");
-            assert!(!trust.pause_is_due() && !trust.ends_association() && !trust.is_useless());
-            pause
-        };
-        let pauses: Vec<Duration> = (0..100).map(|_| pause(&mut trust)).collect();
+        let pauses: Vec<Duration> = (0..100).map(|_| trust.next_pause()).collect();
+        assert!(!trust.ends_association() && !trust.is_useless());
         assert!(pauses[0] <= PAUSES.first && pauses[5] > 10 * pauses[0], "{pauses:?}");
         assert!(pauses.iter().all(|&pause| pause <= PAUSES.cap) && pauses[99] >= PAUSES.cap / 2, "{pauses:?}");
         trust.good();
-        assert!(pause(&mut trust) <= PAUSES.first);
+        assert!(trust.next_pause() <= PAUSES.first);
     }
 
     #[test]
     fn only_batches_in_a_row_that_are_left_to_the_host_make_a_drive_pause() {
         let mut trust = Trust::new(1);
         for _ in 0..100 {
-            (1..LEFT_MAX).for_each(|_| trust.left());
-            assert!(!trust.pause_is_due());
+            assert!((1..LEFT_MAX).all(|_| !trust.left()));
             trust.good();
         }
-        (0..LEFT_MAX).for_each(|_| trust.left());
-        let first = trust.take_pause().expect("a pause is due");
-        let next = |trust: &mut Trust| {
-            trust.left();
-            trust.take_pause().expect("the next one is due after one more")
-        };
-        assert!((0..20).map(|_| next(&mut trust)).max() > Some(10 * first) && !trust.ends_association());
+        assert!((1..LEFT_MAX).all(|_| !trust.left()));
+        assert!((0..20).all(|_| trust.left()) && !trust.ends_association(), "each one more makes another pause due");
     }
 }

@@ -76,6 +76,11 @@ impl Engine {
         }
     }
 
+    /// Records that a drive is given up, which is lost.
+    pub fn gave_up(&self, prong: ProngId) {
+        self.lock().silence.give_up(prong);
+    }
+
     /// Ends the run because a drive cannot be used, with the reason.
     pub fn refuse(&self, prong: ProngId, source: DriveError) {
         let mut core = self.lock();
@@ -90,9 +95,14 @@ impl Engine {
         self.wake_cpu();
     }
 
-    /// Takes the number of a drive's verdicts that the CPU has refuted.
-    pub fn take_refuted(&self, prong: ProngId) -> u32 {
-        self.lock().refuted.remove(&prong).unwrap_or_default()
+    /// Takes what concerns a drive's work: its batches that another prong finished first, and the number of its claims
+    /// of corruption that the CPU has refuted. `None` when the run is over.
+    pub fn look(&self, prong: ProngId) -> Option<(Vec<BatchId>, u32)> {
+        let mut core = self.lock();
+        if self.is_stopped() || core.schedule.is_done() {
+            return None;
+        }
+        Some((core.schedule.take_cancels(prong), core.refuted.remove(&prong).unwrap_or_default()))
     }
 
     /// Records a fault that does not change the schedule.

@@ -17,51 +17,51 @@ impl DriveProng {
     /// Frees all slots but those of batches that the consumer has. Keeps the association only if its cancelled commands
     /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
     pub(super) fn settle(&mut self) {
-        let until = Instant::now() + SETTLE_WITHIN;
+        let now = Instant::now();
+        let (mut flights, refused) = self.machine.settle();
         if let Some(link) = &mut self.link
-            && let Err(reason) = end_flights(link, &mut self.flights, &self.slots.table, until)
+            && let Err(reason) = end_flights(link, &mut flights, &self.slots, now + SETTLE_WITHIN)
         {
             self.link = None;
+            self.machine.not_kept(now);
             self.handle.report(&DriveFault::NotKept(reason));
         }
-        for flight in self.flights.drain(..) {
-            self.slots.table.put(flight.batch.slot);
-        }
-        self.slots.put_foreign();
+        self.put_all(&flights, &refused);
         self.results.drop_all();
-        self.paused_until = None;
     }
 
     /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
     /// can no longer be read.
-    pub(super) fn lose_link(&mut self, error: &DriverError) {
+    pub(super) fn lose(&mut self, error: &DriverError, flights: &[Flight], refused: &[u32]) {
+        let ids: Vec<BatchId> = flights.iter().map(|flight| flight.batch.id).collect();
         // The drive may still be at work on a batch that took too long.
-        self.cancel_flights();
-        (self.link, self.paused_until) = (None, None);
-        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
-        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
-            self.slots.table.put(slot);
-        }
-        self.slots.put_foreign();
+        self.cancel_all(&ids);
+        self.link = None;
+        self.put_all(flights, refused);
         let held = self.results.keep_held();
         let moves = self.handle.engine.keeps_drives();
-        let of_dataset = self.access.holds_dataset() && !moves;
+        let of_dataset = self.endpoint.holds_dataset && !moves;
         let fault = match of_dataset {
             // The loader itself closes the link of a drive that does not answer when the run moves.
             _ if moves => DriveFault::NotKept(error.to_string()),
             true => DriveFault::LostDataset(error),
             false => DriveFault::Lost(error),
         };
-        let (flights, kind, what) = (&flights[..], fault.kind(), fault.to_string());
-        self.handle.engine.lose(self.handle.prong, Loss { flights, held, kind, what, of_dataset });
+        let (kind, what) = (fault.kind(), fault.to_string());
+        self.handle.engine.lose(self.handle.prong, Loss { flights: &ids, held, kind, what, of_dataset });
     }
 
-    /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
+    fn put_all(&self, flights: &[Flight], refused: &[u32]) {
+        let slots = flights.iter().map(|flight| flight.batch.slot).chain(refused.iter().copied());
+        slots.for_each(|slot| self.slots.put(slot));
+    }
+
+    /// Asks the drive to stop work on batches in flight, since an association that the kernel owns does not end with
     /// this thread.
-    pub(super) fn cancel_flights(&self) {
+    pub(super) fn cancel_all(&self, ids: &[BatchId]) {
         let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
-        for flight in &self.flights {
-            if let Err(error) = link.cancel(flight.batch.id, LEAVE_WITHIN) {
+        for &id in ids {
+            if let Err(error) = link.cancel(id, LEAVE_WITHIN) {
                 tracing::debug!("batch not cancelled: {error}");
                 return;
             }
