@@ -4,6 +4,7 @@ use ddlp_host::report::FaultKind;
 use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
 use ddlp_nvme::Status;
 use ddlp_tests::agent::Agent;
+use ddlp_tests::hooked::gated;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{Fate, Pdu, Proxy};
 use ddlp_tests::runs::{Run, loader, local, wait_for_every_prong, wait_until};
@@ -103,7 +104,15 @@ fn a_drive_without_memory_for_all_of_its_slots_goes_on_with_fewer() {
             Fate::Pass
         });
         let drive = DriveSpec::Remote(agent.url_by(&proxy.address()));
-        let run = Run::of(loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive));
+        // The CPU alone would end the run before the drive has answered.
+        let gated = gated(&photos.pack());
+        let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive);
+        let loader = builder.dataset(gated.clone()).build().expect("a loader");
+        gated.hooks.hold_until(&loader, move |progress| {
+            let has_worked = there == 0 || progress.snapshot().prongs[1].prepared > 0;
+            has_worked && progress.report().notes.iter().any(|note| note.contains("no memory"))
+        });
+        let run = Run::over(loader, |_, _| ());
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, reference.digest, "{strategy}");
         let notes = &run.report.notes;
