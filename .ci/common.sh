@@ -41,7 +41,8 @@ pin_rust() {
 
 # Fails and prints the lines, if any have more than 120 characters. Rows of Markdown tables may be longer.
 no_long_lines() {
-    local long places=('*.'{rs,c,h,css,js,py,pyi,sh,toml,md} check demo .ci scripts bench fuzz/run packaging/debian)
+    local long places=('*.'{rs,c,cpp,cu,h,css,js,py,pyi,sh,toml,md} check demo .ci scripts bench fuzz/run)
+    places+=(packaging/debian)
     long=$(git ls-files -z -- "${places[@]}" | LC_ALL=C.UTF-8 xargs -0 grep -HnIE '.{121}' |
         grep -vE '^[^:]*\.md:[0-9]+: *\||^packaging/debian/copyright:')
     [ -z "$long" ] || { printf 'longer than 120 characters:\n%s\n' "$long"; return 1; }

@@ -143,7 +143,7 @@ class Loader:
         device: Where batches lie: "cpu". Move a batch to a GPU in your own code.
         dtype: Type of the images' elements: "float32", "float16", "bfloat16" or "uint8".
         layout: Order of the images' dimensions: "NCHW" or "NHWC". uint8 lies in memory as NHWC; under "NCHW" it is a
-            view with strides.
+            view with strides, as floats are under "channels_last".
         normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
             (v / 255 - mean) / std. Default: floats from 0 to 1.
         mixup: Alpha of the distribution Beta(alpha, alpha) of the weights by which images and labels are mixed in
@@ -212,7 +212,7 @@ class Loader:
         output: Literal["torch", "numpy", "dlpack"] = "torch",
         device: str = "cpu",
         dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
-        layout: Literal["NCHW", "NHWC"] = "NCHW",
+        layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,

@@ -1,22 +1,24 @@
-// Finishes the rows of a batch: from u8 rows of RGB as prepared (NHWC) to elements as they are delivered. One kernel for
-// each type of elements, bit-equal to what the loader's threads compute on the host.
+// Finishes the rows of a batch: from u8 rows of RGB as prepared (NHWC) to elements as they are delivered. There is a
+// kernel for each type of elements. What it writes equals, bit by bit, what the loader's threads compute on the host.
 //
-//   values      each byte of a channel becomes the value that `table` has for it: 3 x 256 elements. finish_u8 keeps the
-//               bytes and reads no table.
-//   order       `planar` 0: the channels of a pixel together (NHWC); 1: three planes (NCHW)
-//   mix         0: none. 1: each element becomes other * rest + own * weight, with a rounding after each of the three
-//               operations; elements of 16 bits are then rounded to the nearest, ties to even; bytes take `weight15`, the
-//               weight in steps of 2^-15. 2: in the window, x0 <= x < x1 and y0 <= y < y1, the other row's elements.
-//               The other row is the row before; that of the first row is the last one.
+//   values   Each byte of a channel becomes the value that `table` has for it: 3 x 256 elements. finish_u8 keeps the
+//            bytes and reads no table.
+//   order    `planar` 0: the channels of a pixel together (NHWC). 1: three planes (NCHW).
+//   mix      0: none.
+//            1: each element becomes other * rest + own * weight, rounded after each of the three operations. Elements
+//            of 16 bits are then rounded to the nearest one, ties to even. Bytes take `weight15`, the weight in steps
+//            of 2^-15.
+//            2: in the window, x0 <= x < x1 and y0 <= y < y1, the other row's elements.
+//            The other row is the row before; that of the first row is the last one.
 //
-// Any grid computes the whole batch: blocks take groups of pixels in x, and images in y and z, in turns. A block has at
-// most 256 threads, an image less than 2^30 pixels. Rows and output may have any alignment that fits their elements.
-// Groups of four elements are read and written at once where every row is aligned for that: images of 4 * n pixels, in
+// Any grid computes the whole batch: the blocks in x take turns with groups of pixels, those in y and z with images. A
+// block has at most 256 threads, an image less than 2^30 pixels. Rows and output may have any alignment that fits their
+// elements. Four elements are read and written at once if every row is aligned for that: images of 4 * n pixels, in
 // memory from an allocator.
 //
-// The same source runs on the CPU, in tests: memory is read and written by `load` and `store` alone, which check
-// addresses there. So nothing here may come from CUDA's headers, and what rounds is written out. Compile with -fmad=false:
-// a fused multiplication and addition rounds once instead of twice.
+// Tests run this source on the CPU. There, `load` and `store` check addresses: nothing else may access the device's
+// memory. CUDA's headers are not there, so all that rounds is written out. Compile with -fmad=false: a fused
+// multiplication and addition rounds once instead of twice.
 
 #ifndef ON_CPU
 template <class T> __device__ __forceinline__ T load(const T* from) { return *from; }
@@ -25,14 +27,12 @@ template <class T> __device__ __forceinline__ void store(T* to, T value) { *to =
 __device__ __forceinline__ void store(uint2* to, uint2 value) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};"
                  :
-                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y)
-                 : "memory");
+                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y));
 }
 __device__ __forceinline__ void store(uint4* to, uint4 value) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
-                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
-                 : "memory");
+                 : "l"(__cvta_generic_to_global(to)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w));
 }
 #endif
 
@@ -46,6 +46,8 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8, "sizes t
 constexpr u32 THREADS = 256;
 constexpr u32 CHANNELS = 3;
 constexpr u32 LEVELS = 256;
+// Words of an interleaved image that a thread reads at once.
+constexpr u32 WORDS = 2;
 
 enum Mix : u32 { NONE = 0, BLEND = 1, PASTE = 2 };
 
@@ -181,17 +183,10 @@ template <class Values> struct Image {
         }
     }
 
-    // Reads COUNT words of bytes, the first of which belongs to a pixel's channel. Returns in `mine` the bytes of the
-    // row that each byte comes from, and in `others` those of the other row if the batch is blended.
+    // Replaces bytes in the window by those of the other row. The first byte belongs to a pixel's channel.
     template <u32 COUNT>
-    __device__ __forceinline__ void read(u32 first, u32 pixel, u32 channel, u32 (&mine)[COUNT], u32 (&others)[COUNT]) const {
-        for (u32 word = 0; word < COUNT; ++word) {
-            mine[word] = load(reinterpret_cast<const u32*>(own + first) + word);
-            others[word] = 0;
-        }
-        if (batch.mix == NONE) return;
-        for (u32 word = 0; word < COUNT; ++word) others[word] = load(reinterpret_cast<const u32*>(other + first) + word);
-        if (batch.mix == BLEND) return;
+    __device__ __forceinline__ void paste(u32 pixel, u32 channel, u32 (&mine)[COUNT],
+                                          const u32 (&others)[COUNT]) const {
         bool pasted = batch.pastes(pixel);
         for (u32 at = 0; at < COUNT * 4; ++at) {
             const u32 byte = pasted ? 0xffu << at % 4 * 8 : 0;
@@ -205,8 +200,14 @@ template <class Values> struct Image {
 
     // Four pixels, twelve bytes, to four elements in each plane.
     __device__ __forceinline__ void four_pixels(u32 pixel) const {
-        u32 mine[3], others[3];
-        read(pixel * CHANNELS, pixel, 0, mine, others);
+        const u32* from_own = reinterpret_cast<const u32*>(own + u64(pixel) * CHANNELS);
+        const u32* from_other = reinterpret_cast<const u32*>(other + u64(pixel) * CHANNELS);
+        u32 mine[CHANNELS], others[CHANNELS];
+        for (u32 word = 0; word < CHANNELS; ++word) {
+            mine[word] = load(from_own + word);
+            others[word] = batch.mix == NONE ? 0 : load(from_other + word);
+        }
+        if (batch.mix == PASTE) paste(pixel, 0, mine, others);
         for (u32 channel = 0; channel < CHANNELS; ++channel) {
             Element plane[4];
             if (batch.mix == BLEND)
@@ -220,11 +221,24 @@ template <class Values> struct Image {
         }
     }
 
-    // Four neighbouring bytes to four elements.
-    __device__ __forceinline__ void four_bytes(u32 first) const {
-        const u32 pixel = first / CHANNELS;
-        u32 channel = first - pixel * CHANNELS, mine[1], others[1];
-        read(first, pixel, channel, mine, others);
+    // Words of four bytes, to four elements each: WORDS words at distances of `step`, of the image's `words`. All are
+    // read before the first one is written, so that the memory has enough to do.
+    __device__ __forceinline__ void some_words(u64 first, u64 step, u64 words) const {
+        u32 mine[WORDS][1], others[WORDS][1];
+        for (u32 k = 0; k < WORDS; ++k) {
+            const u64 word = first + k * step;
+            mine[k][0] = word < words ? load(reinterpret_cast<const u32*>(own) + word) : 0;
+            others[k][0] = word < words && batch.mix != NONE ? load(reinterpret_cast<const u32*>(other) + word) : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < WORDS; ++k)
+            if (first + k * step < words) four_bytes(u32(first + k * step) * 4, mine[k], others[k]);
+    }
+
+    __device__ __forceinline__ void four_bytes(u32 at, u32 (&mine)[1], const u32 (&others)[1]) const {
+        const u32 pixel = at / CHANNELS;
+        u32 channel = at - pixel * CHANNELS;
+        if (batch.mix == PASTE) paste(pixel, channel, mine, others);
         Element elements[4];
         for (u32 k = 0; k < 4; ++k) {
             if (batch.mix == BLEND)
@@ -233,7 +247,7 @@ template <class Values> struct Image {
                 elements[k] = values.one(channel, byte_of(mine, k));
             channel = channel + 1 == CHANNELS ? 0 : channel + 1;
         }
-        write(first, elements);
+        write(at, elements);
     }
 
     __device__ __forceinline__ void write(u64 at, const Element (&elements)[4]) const {
@@ -246,20 +260,22 @@ template <class T> __device__ __forceinline__ bool is_aligned(const T* address, 
 }
 
 template <class Values>
-__device__ __forceinline__ void finish(const Batch& batch, const Values& values, typename Values::Element* out, bool planar) {
+__device__ __forceinline__ void finish(const Batch& batch, const Values& values, typename Values::Element* out,
+                                       bool planar) {
     const u64 thread = u64(blockIdx.x) * blockDim.x + threadIdx.x, threads = u64(gridDim.x) * blockDim.x;
     const u64 first = u64(blockIdx.z) * gridDim.y + blockIdx.y, images = u64(gridDim.y) * gridDim.z;
     const u64 row = u64(batch.pixels) * CHANNELS;
     const bool in_fours = batch.pixels % 4 == 0 && is_aligned(batch.rows, 4) && is_aligned(out, 4 * sizeof(*out));
     for (u64 image = first; image < batch.count; image += images) {
         const u64 before = image == 0 ? batch.count - 1 : image - 1;
-        const Image<Values> now = {batch, values, batch.rows + image * row, batch.rows + before * row, out + image * row};
+        const u8 *own = batch.rows + image * row, *other = batch.rows + before * row;
+        const Image<Values> finished = {batch, values, own, other, out + image * row};
         if (!in_fours)
-            for (u64 at = thread; at < batch.pixels; at += threads) now.one_pixel(u32(at), planar);
+            for (u64 at = thread; at < batch.pixels; at += threads) finished.one_pixel(u32(at), planar);
         else if (planar)
-            for (u64 at = thread; at < batch.pixels / 4; at += threads) now.four_pixels(u32(at) * 4);
+            for (u64 at = thread; at < batch.pixels / 4; at += threads) finished.four_pixels(u32(at) * 4);
         else
-            for (u64 at = thread; at < row / 4; at += threads) now.four_bytes(u32(at) * 4);
+            for (u64 at = thread; at < row / 4; at += WORDS * threads) finished.some_words(at, threads, row / 4);
     }
 }
 

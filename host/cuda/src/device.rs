@@ -171,8 +171,8 @@ impl Device {
         Ok(entered)
     }
 
-    /// Returns the error for memory that was refused, and any other error as it is.
-    pub(crate) fn refused(&self, error: CudaError, kind: &'static str, what: &str, bytes: usize) -> CudaError {
+    /// Returns the error for memory of the device that was refused, and any other error as it is.
+    fn refused(&self, error: CudaError, what: &str) -> CudaError {
         if error.number() != Some(code::OUT_OF_MEMORY) {
             return error.on(self.name());
         }
@@ -181,8 +181,7 @@ impl Device {
             // SAFETY: the driver writes two numbers; the context is current. If it fails, they stay 0.
             let _ = unsafe { entered.driver().cuMemGetInfo_v2(&mut free, &mut total) };
         }
-        let (device, what) = (self.name().to_owned(), what.to_owned());
-        CudaError::OutOfMemory { device, kind, what, bytes: bytes as u64, free: free as u64 }
+        CudaError::OutOfMemory { device: self.name().to_owned(), what: what.to_owned(), free: free as u64 }
     }
 }
 
@@ -259,13 +258,13 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Allocates memory; `what` says in messages what it is for.
+    /// Allocates memory; `what` says in messages what it is for, and how large.
     pub fn new(device: &Device, bytes: usize, what: &str) -> Result<Self, CudaError> {
         let entered = device.enter()?;
         let mut address = 0;
         // SAFETY: the driver writes an address; the context is current.
         unsafe { entered.driver().cuMemAlloc_v2(&mut address, bytes.max(1)) }
-            .map_err(|error| device.refused(error, "device memory", what, bytes))?;
+            .map_err(|error| device.refused(error, what))?;
         Ok(Self { device: device.clone(), address, bytes })
     }
 

@@ -56,7 +56,9 @@ macro_rules! functions {
                     $($name: {
                         let function = library.find(concat!(stringify!($name), "\0"))?;
                         // SAFETY: the driver's function of this name has this type.
-                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(function) }
+                        unsafe {
+                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(function)
+                        }
                     },)*
                 })
             }

@@ -66,22 +66,27 @@ pub enum CudaError {
         /// Name of the device.
         device: String,
     },
-    /// Memory is exhausted.
+    /// The device's memory is exhausted.
     #[error(
-        "no {kind} for {what} ({} MB): use smaller batches (`batch_size`) or fewer `buffers`, or end other programs \
-         that use {device}, which has {} MB free", bytes.div_ceil(1_000_000), free / 1_000_000
+        "{device} has no memory for {what}: {} MB are free; use smaller batches (`batch_size`) or fewer `buffers`, or \
+         end other programs that use the device", free / 1_000_000
     )]
     OutOfMemory {
         /// Name of the device.
         device: String,
-        /// Kind of memory.
-        kind: &'static str,
-        /// What the memory was for.
+        /// What the memory was for, and its size.
         what: String,
-        /// Bytes that were asked for.
-        bytes: u64,
         /// Free bytes of the device.
         free: u64,
+    },
+    /// Memory of this machine cannot be locked for copies.
+    #[error(
+        "the CUDA driver cannot lock {what} in this machine's memory: use smaller batches (`batch_size`) or fewer \
+         `buffers`, or end other programs"
+    )]
+    NotLocked {
+        /// What the memory is for, and its size.
+        what: String,
     },
     /// A function of the driver failed.
     #[error("the CUDA driver failed in {call}: {code}")]
@@ -160,8 +165,8 @@ impl DriverCode {
     /// Returns whether the context can do nothing more after this code.
     fn is_loss(&self) -> bool {
         // CUDA_ERROR_DEVICE_UNAVAILABLE, _ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED, _ILLEGAL_ADDRESS,
-        // _LAUNCH_TIMEOUT, _CONTEXT_IS_DESTROYED, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, _TENSOR_MEMORY_LEAK,
-        // _EXTERNAL_DEVICE, _UNKNOWN.
+        // _LAUNCH_TIMEOUT, _CONTEXT_IS_DESTROYED, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED,
+        // _TENSOR_MEMORY_LEAK, _EXTERNAL_DEVICE, _UNKNOWN.
         matches!(self.number, 46 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911 | 999)
     }
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 ///
 /// # Safety
 ///
-/// [`stream`](Self::stream) is a stream of the device's primary context, and stays one until [`finish`] returns. At each
-/// address that [`place`](Self::place) returns there is memory of the device for all elements of the field. Nothing but
-/// work that is queued on the stream uses this memory until what `finish` queues there has been done; work that is
-/// queued on the stream later may use it.
+/// [`stream`](Self::stream) is a stream of the device's primary context, and stays one until [`finish`] returns. At
+/// each address that [`place`](Self::place) returns there is memory of the device for all elements of the field.
+/// Nothing but work that is queued on the stream uses this memory until what `finish` queues there has been done; work
+/// that is queued on the stream later may use it.
 pub unsafe trait Consumer {
     /// Returns the handle of the stream on which the batch will be used, as the driver (`CUstream`), PyTorch
     /// (`torch.cuda.current_stream().cuda_stream`) and DLPack number streams.

@@ -1,12 +1,12 @@
-//! A consumer of this crate's own, for programs that train nothing: it finishes batches on a stream and in memory of its
-//! own, and can read them back.
+//! A consumer of this crate's own, for programs that train nothing: it finishes batches on a stream and in memory of
+//! its own, and can read them back.
 
 use crate::device::{Device, DeviceMemory, ended};
 use crate::error::CudaError;
 use crate::finish::{Consumer, finish};
 use crate::pinned::Pinned;
 use crate::queue::Stream;
-use crate::target::refused;
+use crate::target::{megabytes, refused};
 use ddlp_host::{Batch, BatchMemory, FieldView};
 use std::error::Error;
 use std::ptr::NonNull;
@@ -62,7 +62,7 @@ impl Output {
             Some(host) => host,
             None => Pinned::new(all).map_err(|error| refused("memory for a batch that is read back", error))?,
         };
-        host.register(&self.device, "a batch that is read back")?;
+        host.register(&self.device, &format!("a finished batch of {}", megabytes(all)))?;
         // Kept whatever happens, since copies to it may be queued.
         let host = self.host.insert(host);
         let entered = self.device.enter()?;
@@ -102,8 +102,8 @@ impl Drop for Output {
     }
 }
 
-// SAFETY: the stream is the output's own. The memory has as many bytes as the field, and only the stream's work uses it:
-// the next batch on the same stream, after this one.
+// SAFETY: the stream is the output's own. The memory has as many bytes as the field, and only the stream's work uses
+// it: the next batch on the same stream, after this one.
 unsafe impl Consumer for Placing<'_> {
     fn stream(&self) -> u64 {
         self.output.stream.raw() as u64
@@ -115,7 +115,7 @@ unsafe impl Consumer for Placing<'_> {
         let at = self.next;
         self.next += 1;
         if places.get(at).is_none_or(|place| place.bytes() < bytes) {
-            let place = DeviceMemory::new(device, bytes, "a finished batch")?;
+            let place = DeviceMemory::new(device, bytes, &format!("a finished batch of {}", megabytes(bytes)))?;
             // Work that was queued before may use the former place.
             stream.synchronize()?;
             places.truncate(at);

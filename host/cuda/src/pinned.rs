@@ -1,6 +1,7 @@
 //! Memory of this process from which the device copies.
 
 use crate::device::{Device, ended};
+use crate::driver::code;
 use crate::error::CudaError;
 use ddlp_host::BatchMemory;
 use memmap2::{Advice, MmapMut, MmapRaw};
@@ -30,8 +31,10 @@ impl Pinned {
             let (start, bytes) = (self.map.as_mut_ptr(), self.map.len());
             // SAFETY: the mapping is this value's, which ends the registration before it unmaps the memory.
             let registered = unsafe { Registered::new(device, start, bytes) };
-            self.registered =
-                Some(registered.map_err(|error| device.refused(error, "page-locked memory", what, bytes))?);
+            self.registered = Some(registered.map_err(|error| match error.number() {
+                Some(code::OUT_OF_MEMORY) => CudaError::NotLocked { what: what.to_owned() },
+                _ => error.on(device.name()),
+            })?);
         }
         Ok(())
     }

@@ -119,7 +119,7 @@ impl LoaderBuilder {
     }
 
     /// Sets the order of the images' dimensions. Default [`ImageLayout::Nhwc`]. Images of uint8 always lie in memory as
-    /// NHWC; under NCHW they are a view with strides.
+    /// NHWC; under NCHW they are a view with strides, as floats are under [`ImageLayout::ChannelsLast`].
     pub fn layout(mut self, layout: ImageLayout) -> Self {
         self.options.layout = layout;
         self

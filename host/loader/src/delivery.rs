@@ -40,8 +40,8 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     /// Returns the number of buffers that can be taken now.
     fn free(&self) -> usize;
 
-    /// Returns whether buffers will come back although the consumer does nothing more: a device still uses them. The
-    /// loader then does not say that the consumer keeps batches.
+    /// Returns whether buffers or slots will come back although the consumer does nothing more: a device still uses
+    /// them. The loader then does not say that the consumer keeps batches.
     fn awaits_device(&self) -> bool {
         false
     }
@@ -122,7 +122,8 @@ impl Filled<'_> {
 
 /// The step between “all rows are written” and “the batch is ready for delivery”.
 pub trait OnReady {
-    /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this returns.
+    /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this
+    /// returns.
     ///
     /// The thread that wrote the last row calls this without holding a lock. The call may wait, for example until the
     /// rows are copied elsewhere; the thread prepares nothing meanwhile, and the run cannot end before the call has

@@ -42,7 +42,7 @@ pub enum FieldError {
     /// The elements do not lie in memory in the order of the field's dimensions.
     #[error(
         "field {field} has the order {layout} with strides of {strides:?} elements, so it is not a slice: use its \
-         bytes and strides, or set the option layout to NHWC, or dtype to a float"
+         bytes and strides, or set the option layout to NHWC, or to NCHW and dtype to a float"
     )]
     Strided {
         /// Name of the field.

@@ -1,5 +1,5 @@
-//! The field of images as a run delivers it: pixels as prepared, or floats. The loader's threads make the floats, unless
-//! the delivery target finishes batches itself.
+//! The field of images as a run delivers it: pixels as prepared, or floats. The loader's threads make the floats,
+//! unless the delivery target finishes batches itself.
 
 use crate::finishing::Finishing;
 use crate::mixing::BatchMix;
@@ -47,8 +47,8 @@ impl ImageOutput {
         let [height, width, channels] = self.prepared_sizes();
         match self.layout {
             ImageLayout::Nhwc => vec![width * channels, channels, 1],
-            ImageLayout::Nchw if is_planar(self.dtype, self.layout) => vec![height * width, width, 1],
-            ImageLayout::Nchw => vec![1, width * channels, channels],
+            _ if is_planar(self.dtype, self.layout) => vec![height * width, width, 1],
+            ImageLayout::Nchw | ImageLayout::ChannelsLast => vec![1, width * channels, channels],
         }
     }
 

@@ -54,7 +54,7 @@ pub struct LoaderOptions {
     /// Type of the images' elements: uint8, float16, bfloat16 or float32. Default uint8, the pixels as prepared.
     pub dtype: DType,
     /// Order of the images' dimensions. Default NHWC. Images of uint8 always lie in memory as NHWC; under NCHW they are
-    /// a view with strides.
+    /// a view with strides, as floats are under channels_last.
     pub layout: ImageLayout,
     /// Mean and standard deviation by which floats are normalised. Default: none, floats from 0 to 1.
     pub normalize: Option<Normalize>,

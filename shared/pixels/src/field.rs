@@ -30,7 +30,7 @@ pub struct Field {
     /// Order of an image's dimensions; `None` for a field that is not an image.
     pub layout: Option<ImageLayout>,
     /// Elements of one sample's value along each dimension; empty if the value is one element. An image has height,
-    /// width, channels under NHWC, and channels, height, width under NCHW.
+    /// width, channels under NHWC, and channels, height, width otherwise.
     pub shape: Vec<u32>,
 }
 
@@ -69,7 +69,8 @@ pub enum DType {
     I64,
 }
 
-/// Order of the dimensions of a batch of images: N samples, C channels, H rows, W columns.
+/// Order of the dimensions of a batch of images, and of its elements in memory: N samples, C channels, H rows, W
+/// columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum ImageLayout {
     /// Samples, rows, columns, channels.
@@ -79,6 +80,9 @@ pub enum ImageLayout {
     /// Samples, channels, rows, columns.
     #[serde(rename = "NCHW")]
     Nchw,
+    /// The dimensions of NCHW in the memory of NHWC, as PyTorch's `torch.channels_last`.
+    #[serde(rename = "channels_last")]
+    ChannelsLast,
 }
 
 impl Field {
@@ -87,7 +91,7 @@ impl Field {
         let Shape { height, width, channels } = shape;
         let shape = match layout {
             ImageLayout::Nhwc => vec![height, width, channels],
-            ImageLayout::Nchw => vec![channels, height, width],
+            ImageLayout::Nchw | ImageLayout::ChannelsLast => vec![channels, height, width],
         };
         Self { name: IMAGE.into(), kind: FieldKind::Image, dtype, layout: Some(layout), shape }
     }
@@ -190,13 +194,14 @@ impl DType {
 
 impl ImageLayout {
     /// All layouts.
-    pub const ALL: [Self; 2] = [Self::Nhwc, Self::Nchw];
+    pub const ALL: [Self; 3] = [Self::Nhwc, Self::Nchw, Self::ChannelsLast];
 
     /// Returns the layout's number in stored and sent formats.
     pub const fn code(self) -> u16 {
         match self {
             Self::Nhwc => 0,
             Self::Nchw => 1,
+            Self::ChannelsLast => 2,
         }
     }
 
@@ -210,6 +215,7 @@ impl ImageLayout {
         match self {
             Self::Nhwc => "NHWC",
             Self::Nchw => "NCHW",
+            Self::ChannelsLast => "channels_last",
         }
     }
 }
@@ -279,7 +285,8 @@ mod tests {
         let dtypes = DType::ALL.map(|dtype| (dtype.code(), dtype.name(), dtype.bytes()));
         let expected = [(0, "uint8", 1), (1, "float16", 2), (2, "bfloat16", 2), (3, "float32", 4), (4, "int64", 8)];
         assert_eq!(dtypes, expected);
-        assert_eq!(ImageLayout::ALL.map(|layout| (layout.code(), layout.name())), [(0, "NHWC"), (1, "NCHW")]);
+        let layouts = ImageLayout::ALL.map(|layout| (layout.code(), layout.name()));
+        assert_eq!(layouts, [(0, "NHWC"), (1, "NCHW"), (2, "channels_last")]);
     }
 
     #[test]
@@ -287,7 +294,7 @@ mod tests {
         assert_eq!(FieldKind::ALL.map(|kind| FieldKind::from_code(kind.code())), FieldKind::ALL.map(Some));
         assert_eq!(DType::ALL.map(|dtype| DType::from_code(dtype.code())), DType::ALL.map(Some));
         assert_eq!(ImageLayout::ALL.map(|layout| ImageLayout::from_code(layout.code())), ImageLayout::ALL.map(Some));
-        assert_eq!((FieldKind::from_code(3), DType::from_code(5), ImageLayout::from_code(2)), (None, None, None));
+        assert_eq!((FieldKind::from_code(3), DType::from_code(5), ImageLayout::from_code(3)), (None, None, None));
     }
 
     #[test]
@@ -315,8 +322,9 @@ mod tests {
     #[test]
     fn a_layout_orders_the_dimensions_of_an_image() {
         let shape = Shape { height: 2, width: 5, channels: 3 };
-        let [rows, planes] = ImageLayout::ALL.map(|layout| Field::image(shape, DType::F16, layout));
+        let [rows, planes, last] = ImageLayout::ALL.map(|layout| Field::image(shape, DType::F16, layout));
         assert_eq!((rows.shape.as_slice(), planes.shape.as_slice()), (&[2, 5, 3][..], &[3, 2, 5][..]));
+        assert_eq!(last.shape, planes.shape);
         assert_eq!((rows.elements(), rows.bytes(), planes.bytes()), (30, 60, 60));
         assert_eq!((Field::label().elements(), Field::label().bytes()), (1, 8));
     }

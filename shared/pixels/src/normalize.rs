@@ -159,7 +159,7 @@ impl<T: Float> Table<T> {
         let (sample, values) = (shape.bytes(), pixels.len());
         assert!(sample > 0 && values.is_multiple_of(sample), "{values} values are not whole samples of {sample}");
         match layout {
-            ImageLayout::Nhwc => self.write_pixels(pixels, out),
+            ImageLayout::Nhwc | ImageLayout::ChannelsLast => self.write_pixels(pixels, out),
             ImageLayout::Nchw => {
                 let samples = pixels.chunks_exact(sample).zip(out.chunks_exact_mut(sample));
                 samples.for_each(|(pixels, planes)| self.write_planes(pixels, planes));

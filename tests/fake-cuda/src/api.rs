@@ -12,18 +12,20 @@ mod stream;
 
 use std::ffi::CStr;
 
-use crate::code::Code;
-use crate::driver::Failure;
+use crate::code::{Code, Failure};
 
 /// Defines functions of the driver. Each body gets the call that is under way.
 macro_rules! driver_functions {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $needs:ident |$call:pat_param| $body:block)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $needs:ident |$call:pat_param| $body:block
+    )*) => {
         $(
             $(#[$doc])*
             #[unsafe(no_mangle)]
             #[allow(non_snake_case)]
             extern "C" fn $name($($argument: $type),*) -> i32 {
-                $crate::driver::call(stringify!($name), $crate::driver::Needs::$needs, |$call| {
+                $crate::session::call(stringify!($name), $crate::session::Needs::$needs, |$call| {
                     $body
                     Ok(())
                 })

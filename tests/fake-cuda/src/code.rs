@@ -7,7 +7,7 @@ use std::ffi::CStr;
 pub(crate) struct Code(pub i32);
 
 macro_rules! codes {
-    ($($name:ident = $number:literal, $driver:literal, $text:literal;)*) => {
+    ($($name:ident = $number:literal, $text:literal;)*) => {
         // Faults may be asked for by number.
         #[allow(dead_code)]
         impl Code {
@@ -15,9 +15,13 @@ macro_rules! codes {
 
             /// Returns the driver's name and text; `None` for an unknown number.
             pub fn words(self) -> Option<(&'static CStr, &'static CStr)> {
+                let c_text = |text: &'static str| CStr::from_bytes_with_nul(text.as_bytes()).expect("a final zero");
                 match self.0 {
                     0 => Some((c"CUDA_SUCCESS", c"no error")),
-                    $($number => Some(($driver, $text)),)*
+                    $($number => Some((
+                        c_text(concat!("CUDA_ERROR_", stringify!($name), "\0")),
+                        c_text(concat!($text, "\0")),
+                    )),)*
                     _ => None,
                 }
             }
@@ -27,38 +31,58 @@ macro_rules! codes {
 
 #[rustfmt::skip]
 codes! {
-    INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
-    OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
-    NOT_INITIALIZED = 3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error";
-    DEINITIALIZED = 4, c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down";
-    STUB_LIBRARY = 34, c"CUDA_ERROR_STUB_LIBRARY", c"CUDA driver is a stub library";
-    DEVICE_UNAVAILABLE = 46, c"CUDA_ERROR_DEVICE_UNAVAILABLE", c"CUDA-capable device(s) is/are busy or unavailable";
-    NO_DEVICE = 100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected";
-    INVALID_DEVICE = 101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal";
-    INVALID_IMAGE = 200, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid";
-    INVALID_CONTEXT = 201, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context";
-    NO_BINARY_FOR_GPU = 209, c"CUDA_ERROR_NO_BINARY_FOR_GPU", c"no kernel image is available for execution on the device";
-    ECC_UNCORRECTABLE = 214, c"CUDA_ERROR_ECC_UNCORRECTABLE", c"uncorrectable ECC error encountered";
-    INVALID_PTX = 218, c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed";
-    UNSUPPORTED_PTX_VERSION = 222, c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", c"the provided PTX was compiled with an unsupported toolchain.";
-    OPERATING_SYSTEM = 304, c"CUDA_ERROR_OPERATING_SYSTEM", c"OS call failed or operation not supported on this OS";
-    INVALID_HANDLE = 400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle";
-    NOT_FOUND = 500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found";
-    NOT_READY = 600, c"CUDA_ERROR_NOT_READY", c"device not ready";
-    ILLEGAL_ADDRESS = 700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered";
-    LAUNCH_OUT_OF_RESOURCES = 701, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch";
-    LAUNCH_TIMEOUT = 702, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated";
-    CONTEXT_IS_DESTROYED = 709, c"CUDA_ERROR_CONTEXT_IS_DESTROYED", c"context is destroyed";
-    HOST_MEMORY_ALREADY_REGISTERED = 712, c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", c"part or all of the requested memory range is already mapped";
-    HOST_MEMORY_NOT_REGISTERED = 713, c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", c"pointer does not correspond to a registered memory region";
-    MISALIGNED_ADDRESS = 716, c"CUDA_ERROR_MISALIGNED_ADDRESS", c"misaligned address";
-    LAUNCH_FAILED = 719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure";
-    NOT_PERMITTED = 800, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted";
-    NOT_SUPPORTED = 801, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported";
-    SYSTEM_DRIVER_MISMATCH = 803, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination";
-    STREAM_CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing";
-    STREAM_CAPTURE_INVALIDATED = 901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture";
-    STREAM_CAPTURE_ISOLATION = 905, c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", c"dependency created on uncaptured work in another stream";
-    STREAM_CAPTURE_WRONG_THREAD = 908, c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", c"attempt to terminate a thread-local capture sequence from another thread";
-    UNKNOWN = 999, c"CUDA_ERROR_UNKNOWN", c"unknown error";
+    INVALID_VALUE = 1, "invalid argument";
+    OUT_OF_MEMORY = 2, "out of memory";
+    NOT_INITIALIZED = 3, "initialization error";
+    DEINITIALIZED = 4, "driver shutting down";
+    STUB_LIBRARY = 34, "CUDA driver is a stub library";
+    DEVICE_UNAVAILABLE = 46, "CUDA-capable device(s) is/are busy or unavailable";
+    NO_DEVICE = 100, "no CUDA-capable device is detected";
+    INVALID_DEVICE = 101, "invalid device ordinal";
+    INVALID_IMAGE = 200, "device kernel image is invalid";
+    INVALID_CONTEXT = 201, "invalid device context";
+    NO_BINARY_FOR_GPU = 209, "no kernel image is available for execution on the device";
+    ECC_UNCORRECTABLE = 214, "uncorrectable ECC error encountered";
+    INVALID_PTX = 218, "a PTX JIT compilation failed";
+    UNSUPPORTED_PTX_VERSION = 222, "the provided PTX was compiled with an unsupported toolchain.";
+    OPERATING_SYSTEM = 304, "OS call failed or operation not supported on this OS";
+    INVALID_HANDLE = 400, "invalid resource handle";
+    NOT_FOUND = 500, "named symbol not found";
+    NOT_READY = 600, "device not ready";
+    ILLEGAL_ADDRESS = 700, "an illegal memory access was encountered";
+    LAUNCH_OUT_OF_RESOURCES = 701, "too many resources requested for launch";
+    LAUNCH_TIMEOUT = 702, "the launch timed out and was terminated";
+    CONTEXT_IS_DESTROYED = 709, "context is destroyed";
+    HOST_MEMORY_ALREADY_REGISTERED = 712, "part or all of the requested memory range is already mapped";
+    HOST_MEMORY_NOT_REGISTERED = 713, "pointer does not correspond to a registered memory region";
+    MISALIGNED_ADDRESS = 716, "misaligned address";
+    LAUNCH_FAILED = 719, "unspecified launch failure";
+    NOT_PERMITTED = 800, "operation not permitted";
+    NOT_SUPPORTED = 801, "operation not supported";
+    SYSTEM_DRIVER_MISMATCH = 803, "system has unsupported display driver / cuda driver combination";
+    STREAM_CAPTURE_UNSUPPORTED = 900, "operation not permitted when stream is capturing";
+    STREAM_CAPTURE_INVALIDATED = 901, "operation failed due to a previous error during capture";
+    STREAM_CAPTURE_ISOLATION = 905, "dependency created on uncaptured work in another stream";
+    CAPTURED_EVENT = 907, "operation not permitted on an event last recorded in a capturing stream";
+    STREAM_CAPTURE_WRONG_THREAD = 908, "attempt to terminate a thread-local capture sequence from another thread";
+    UNKNOWN = 999, "unknown error";
+}
+
+/// Why a call fails.
+pub(crate) struct Failure {
+    pub code: Code,
+    /// What the program did wrong, if it is the program's mistake.
+    pub defect: Option<String>,
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Self { code, defect: None }
+    }
+}
+
+impl Failure {
+    pub fn defect(code: Code, sentence: impl Into<String>) -> Self {
+        Self { code, defect: Some(sentence.into()) }
+    }
 }

@@ -276,6 +276,15 @@ pub(crate) fn lock_pages(address: u64, bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns whether all pages of an extent are mapped.
+pub(crate) fn is_mapped(address: u64, bytes: u64) -> bool {
+    let page = page_bytes();
+    let (start, end) = (address / page * page, (address + bytes).next_multiple_of(page));
+    let mut resident = vec![0u8; ((end - start) / page) as usize];
+    // SAFETY: asks about pages, and writes a byte for each.
+    unsafe { libc::mincore(start as *mut _, (end - start) as usize, resident.as_mut_ptr()) == 0 }
+}
+
 /// A line of /proc/self/maps.
 struct Mapping<'a> {
     start: u64,

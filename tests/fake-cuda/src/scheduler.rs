@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::driver::{Context, Driver};
-use crate::memory::poison;
+use crate::memory::{is_mapped, poison};
 use crate::order::{Access, Clock};
 use crate::stream::{Operation, Stream, Work};
 use crate::twin::Touched;
@@ -60,6 +60,9 @@ impl Driver {
         let mut rest = None;
         match operation.work {
             Work::ToDevice { from, to, bytes, is_source_lost } => {
+                if !is_source_lost && !is_mapped(from, bytes) {
+                    return Err(illegal(format!("{bytes} bytes at {from:#x} were unmapped before their copy")));
+                }
                 let part = self.part_of(bytes);
                 let value = poison(&mut self.random);
                 let target = self.memory.bytes_mut(to, part).map_err(illegal)?;
@@ -74,6 +77,9 @@ impl Driver {
                 if part < bytes {
                     let (from, to, bytes) = (from + part, to + part, bytes - part);
                     rest = Some(Work::ToDevice { from, to, bytes, is_source_lost });
+                } else {
+                    let number = self.streams[&handle].clock.count(handle);
+                    self.sources.run(operation.sequence, handle, number);
                 }
             }
             Work::StagedToDevice { from, to } => {
@@ -159,8 +165,10 @@ impl Driver {
         if let Some(Context { error, .. }) = self.contexts.get_mut(&context) {
             *error = Some(code);
         }
-        for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
+        for (&handle, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.context == context) {
+            self.sources.forget_stream(handle);
             for operation in stream.queue.drain(..) {
+                self.sources.forget(operation.sequence);
                 // Another context does not wait for ever.
                 if let Work::Record(mark) = operation.work {
                     mark.pass(&Clock::default());
@@ -169,10 +177,9 @@ impl Driver {
         }
     }
 
-    /// Marks host memory as gone that queued copies still need. Returns how many copies need it.
-    pub fn lose_host_memory(&mut self, address: u64, size: u64) -> usize {
+    /// Marks host memory as gone that queued copies still need.
+    pub fn lose_host_memory(&mut self, address: u64, size: u64) {
         let overlaps = |start: u64, bytes: u64| start < address + size && address < start + bytes;
-        let mut copies = 0;
         for operation in self.streams.values_mut().flat_map(|stream| &mut stream.queue) {
             let is_lost = match &mut operation.work {
                 Work::ToDevice { from, bytes, is_source_lost, .. } if overlaps(*from, *bytes) => is_source_lost,
@@ -180,8 +187,6 @@ impl Driver {
                 _ => continue,
             };
             *is_lost = true;
-            copies += 1;
         }
-        copies
     }
 }

@@ -1,6 +1,6 @@
 //! What tests do with the stand-in: install it, change its settings, and ask what a program did.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 
 use libloading::{Library, Symbol};
@@ -75,9 +75,9 @@ impl StandIn {
         let [key, value] = [key.to_string(), value.to_string()].map(|text| CString::new(text).expect("no zero"));
         // SAFETY: the function has this type, and gets texts that end with a zero.
         let result = unsafe {
-            let set: Symbol<unsafe extern "C" fn(*const i8, *const i8) -> i32> =
+            let set: Symbol<unsafe extern "C" fn(*const c_char, *const c_char) -> i32> =
                 self.library.get(b"fakeCudaSet").expect("a function");
-            set(key.as_ptr().cast(), value.as_ptr().cast())
+            set(key.as_ptr(), value.as_ptr())
         };
         assert_eq!(result, 0, "the setting {key:?} = {value:?} is not understood");
     }
@@ -92,6 +92,21 @@ impl StandIn {
             fill(&mut statistics);
         }
         statistics
+    }
+
+    /// Returns how often the program called a function of the driver.
+    ///
+    /// # Panics
+    ///
+    /// If the name contains a zero.
+    pub fn calls(&self, name: &str) -> u64 {
+        let name = CString::new(name).expect("no zero");
+        // SAFETY: the function has this type, and gets a text that ends with a zero.
+        unsafe {
+            let calls: Symbol<unsafe extern "C" fn(*const c_char) -> u64> =
+                self.library.get(b"fakeCudaCalls").expect("a function");
+            calls(name.as_ptr())
+        }
     }
 
     /// Returns a sentence about each mistake that the program made with the driver.

@@ -36,8 +36,10 @@ impl Mark {
 pub(crate) struct Event {
     pub context: u64,
     pub flags: u32,
-    /// Its last recording; `None` if it was never recorded.
+    /// Its last recording; `None` if it was never recorded, or in a capture.
     pub mark: Option<Arc<Mark>>,
+    /// Whether it was last recorded in a capture: it is a part of a graph, and no work that runs.
+    pub is_captured: bool,
 }
 
 /// Work of a stream.

@@ -6,6 +6,9 @@
 
 #include <cstdlib>
 #include <sys/mman.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
 
 Dimensions threadIdx, blockIdx, blockDim, gridDim;
 
@@ -59,7 +62,6 @@ void prepare(Saved& fiber, uint8_t* stack, void (*entry)()) {
 
 #else
 
-#include <ucontext.h>
 typedef ucontext_t Saved;
 
 void switch_to(Saved& from, Saved& to) { swapcontext(&from, &to); }

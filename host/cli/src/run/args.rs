@@ -84,8 +84,9 @@ pub struct RunArgs {
         help_heading = "Job"
     )]
     pub epoch_samples: Option<u64>,
-    /// Deliver batches to the memory of a GPU: cuda:N, or cuda for the one whose number is in LOCAL_RANK, else the first.
-    /// Batches travel as bytes while the step before runs; --digest reads them back [default: they stay in host memory]
+    /// Deliver batches to the memory of a GPU: cuda:N, or cuda for the one whose number is in LOCAL_RANK, else the
+    /// first. Batches travel as bytes while the step before runs; --digest reads them back [default: they stay in host
+    /// memory]
     #[arg(
         long, value_name = "DEVICE", value_parser = parse_device, conflicts_with = "headspace", help_heading = "Job"
     )]

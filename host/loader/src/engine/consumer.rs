@@ -65,14 +65,14 @@ impl Engine {
     }
 
     /// Returns the kind of batch places that the consumer keeps entirely, so that no further batch can be prepared: no
-    /// place of that kind is free or holds a finished batch, no prong works on a batch, and none is about to be ready.
-    /// While slots are full, the samples of a batch that needs a buffer may still be fetched. `slots` are the drives'
-    /// slots.
+    /// place of that kind is free or holds a finished batch, no device uses one, no prong works on a batch, and none is
+    /// about to be ready. While slots are full, the samples of a batch that needs a buffer may still be fetched.
+    /// `slots` are the drives' slots.
     pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<KeptPlaces> {
         let any_ready_in = |place| core.ready.values().flatten().any(|ready| ready.place == place);
-        if !core.schedule.is_idle() || self.is_making_ready() {
+        if !core.schedule.is_idle() || self.is_making_ready() || self.target.awaits_device() {
             None
-        } else if self.target.free() == 0 && !self.target.awaits_device() && !any_ready_in(BatchPlace::Buffer) {
+        } else if self.target.free() == 0 && !any_ready_in(BatchPlace::Buffer) {
             Some(KeptPlaces::Buffers(self.target.count()))
         } else if core.schedule.outstanding(CPU) == 0
             && !slots.is_empty()

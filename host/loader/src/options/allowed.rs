@@ -53,7 +53,7 @@ fn allowed(option: &str) -> Option<String> {
         "policy" => r#""fail", "skip" or "replace""#,
         "last" => r#""short", "drop" or "pad""#,
         "dtype" => r#""uint8", "float16", "bfloat16" or "float32""#,
-        "layout" => r#""NCHW" or "NHWC""#,
+        "layout" => r#""NCHW", "NHWC" or "channels_last""#,
         "normalize" => "mean and standard deviation of the three channels, such as ddlp.IMAGENET",
         "max_corrupt" => r#"a number of samples, or a share of the epoch such as "1%""#,
         "drive_timeout_s" | "stall_after_s" => "a number of seconds above 0",

@@ -152,3 +152,18 @@ fn every_type_has_a_debug_form() {
     let shown = format!("{:?}", Loader::builder().seed(4711));
     assert!(shown.contains("4711"), "{shown}");
 }
+
+#[test]
+fn channels_last_has_the_dimensions_of_nchw_in_the_memory_of_nhwc() {
+    let folder = cifar();
+    let [rows, last] = [ImageLayout::Nhwc, ImageLayout::ChannelsLast].map(|layout| {
+        let loader = loader(&folder).dtype(DType::F32).layout(layout).build().unwrap();
+        loader.map(|batch| batch.unwrap().into_owned().unwrap()).collect::<Vec<_>>()
+    });
+    for (rows, last) in rows.iter().zip(&last) {
+        let [rows, last] = [rows, last].map(|batch| batch.field("image").unwrap());
+        assert_eq!((last.shape(), last.strides()), (vec![8, 3, 32, 32], vec![3072, 1, 96, 3]));
+        assert!(last.bytes().unwrap() == rows.bytes().unwrap());
+        assert!(matches!(last.as_slice::<f32>(), Err(FieldError::Strided { layout: ImageLayout::ChannelsLast, .. })));
+    }
+}

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uint};
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session, exchange_capture_mode, this_thread};
+use crate::code::{Code, Failure};
+use crate::session::{Session, exchange_capture_mode, this_thread};
 use crate::stream::Capture;
 
 impl Session {

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_uint};
 
 use super::device::check;
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session, with_current};
+use crate::code::{Code, Failure};
+use crate::session::{Session, with_current};
 
 fn check_handle(call: &Session, context: u64) -> Result<(), Failure> {
     if call.contexts.contains_key(&context) {

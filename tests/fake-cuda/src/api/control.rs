@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int};
 use std::fmt::Write as _;
 
 use super::{put, put_text, text};
-use crate::driver::{Driver, control};
+use crate::driver::Driver;
+use crate::session::{control, is_right_process};
 use crate::statistics::Statistics;
 
 /// Changes a setting; `src/settings.rs` has the keys. Returns 0, or 1 if it is not understood.
@@ -28,6 +29,14 @@ extern "C" fn fakeCudaStatistics(statistics: *mut Statistics) -> c_int {
     put(statistics, control(|driver| driver.count())).is_err().into()
 }
 
+/// Returns how often a function of the driver was called.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+extern "C" fn fakeCudaCalls(name: *const c_char) -> u64 {
+    let Ok(name) = text(name) else { return 0 };
+    control(|driver| driver.calls.get(name).copied().unwrap_or(0))
+}
+
 /// Writes the sentence about a mistake, with a final zero. Returns 1 if there are not so many.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
@@ -46,6 +55,9 @@ extern "C" fn fakeCudaShutDown() {
 /// Writes the report when the process exits, if the settings name a file for it.
 pub(super) fn report_at_exit() {
     extern "C" fn write() {
+        if !is_right_process() {
+            return;
+        }
         control(|driver| {
             if let Some(path) = &driver.settings.report
                 && let Err(error) = std::fs::write(path, report(driver))

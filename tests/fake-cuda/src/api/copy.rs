@@ -1,9 +1,9 @@
 //! Copies and fills. They check all addresses when they are queued.
 
 use super::driver_functions;
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
 use crate::memory::Lock;
+use crate::session::Session;
 use crate::stream::Work;
 
 /// Checks that an extent lies in device memory of the current context's device.

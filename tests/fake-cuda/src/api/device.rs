@@ -3,8 +3,9 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use super::{driver_functions, put, put_text};
-use crate::code::Code;
-use crate::driver::{Driver, Failure, claim_process};
+use crate::code::{Code, Failure};
+use crate::driver::Driver;
+use crate::session::claim_process;
 
 /// Attributes that programs ask for, and what a device answers; `None` for compute capability and registration, which
 /// the settings decide.

@@ -1,11 +1,12 @@
 //! Events.
 
 use std::ffi::c_uint;
+use std::sync::Arc;
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
-use crate::stream::Event;
+use crate::code::{Code, Failure};
+use crate::session::Session;
+use crate::stream::{Event, Mark};
 
 const DISABLE_TIMING: u32 = 2;
 const ALL_FLAGS: u32 = 7;
@@ -15,6 +16,16 @@ impl Session {
     pub(super) fn event(&self, handle: u64) -> Result<&Event, Failure> {
         let missing = || Failure::defect(Code::INVALID_HANDLE, format!("{handle:#x} is no event, or is destroyed"));
         self.events.get(&handle).ok_or_else(missing)
+    }
+
+    /// Returns the last recording of an event; `None` if it was never recorded.
+    pub(super) fn mark(&self, handle: u64) -> Result<Option<Arc<Mark>>, Failure> {
+        let event = self.event(handle)?;
+        if event.is_captured {
+            let sentence = format!("event {handle:#x} was recorded in a capture: it never comes");
+            return Err(Failure::defect(Code::CAPTURED_EVENT, sentence));
+        }
+        Ok(event.mark.clone())
     }
 }
 
@@ -26,7 +37,7 @@ driver_functions! {
         }
         let handle = call.new_handle();
         put(event, handle)?;
-        call.events.insert(handle, Event { context, flags, mark: None });
+        call.events.insert(handle, Event { context, flags, mark: None, is_captured: false });
     }
 
     fn cuEventDestroy_v2(event: u64) Init |call| {
@@ -41,8 +52,10 @@ driver_functions! {
         if call.event(event)?.context != call.streams[&stream].context {
             return Err(Failure::defect(Code::INVALID_HANDLE, "event and stream belong to different contexts"));
         }
-        let mark = call.queue_mark(stream);
-        call.events.get_mut(&event).expect("was looked up").mark = Some(mark);
+        let is_captured = call.streams[&stream].capture.is_some();
+        let mark = (!is_captured).then(|| call.queue_mark(stream));
+        let recorded = call.events.get_mut(&event).expect("was looked up");
+        (recorded.mark, recorded.is_captured) = (mark, is_captured);
     }
 
     fn cuEventQuery(event: u64) Init |call| {
@@ -50,13 +63,13 @@ driver_functions! {
         let context = call.event(event)?.context;
         call.check_capture()?;
         call.check_context(context)?;
-        let Some(mark) = call.event(event)?.mark.clone() else { return Ok(()) };
+        let Some(mark) = call.mark(event)? else { return Ok(()) };
         if !mark.has_passed() {
             call.run_maybe();
             call.check_context(context)?;
             return Err(Code::NOT_READY.into());
         }
-        call.learn(&mark);
+        call.learn_mark(&mark);
     }
 
     fn cuEventSynchronize(event: u64) Init |call| {
@@ -64,7 +77,7 @@ driver_functions! {
         let context = call.event(event)?.context;
         call.check_capture()?;
         call.check_context(context)?;
-        if let Some(mark) = call.event(event)?.mark.clone() {
+        if let Some(mark) = call.mark(event)? {
             call.wait_for(context, &mark)?;
         }
     }

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use memmap2::MmapMut;
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
-use crate::memory::{Pinned, lock_pages, poison};
+use crate::code::{Code, Failure};
+use crate::memory::{Pinned, is_mapped, lock_pages, poison};
+use crate::session::Session;
 
 /// Types of memory, as the attribute MEMORY_TYPE numbers them.
 const HOST: u32 = 1;
@@ -25,10 +25,15 @@ fn release(call: &mut Session, address: u64, is_allocated: bool) -> Result<Optio
         let code = if is_unknown { Code::HOST_MEMORY_NOT_REGISTERED } else { Code::INVALID_VALUE };
         return Err(defect(code, format!("no such page-locked memory begins at {address:#x}")));
     };
-    let copies = call.lose_host_memory(address, bytes);
-    if copies > 0 {
+    if !is_mapped(address, bytes) {
         let name = call.name;
-        call.note(format!("{name}: {copies} queued copies still need the {bytes} bytes at {address:#x}"));
+        call.note(format!("{name}: the {bytes} bytes at {address:#x} were unmapped before"));
+    }
+    call.lose_host_memory(address, bytes);
+    let copies = call.sources.free(address, bytes);
+    if copies > 0 {
+        let (name, of) = (call.name, format!("the {bytes} bytes at {address:#x}"));
+        call.note(format!("{name}: {of} are read by copies, {copies} of which the program cannot know to have run"));
     }
     Ok(call.pinned.remove(address).and_then(|pinned| pinned.allocated))
 }
@@ -127,8 +132,9 @@ driver_functions! {
 
     fn cuMemHostGetFlags(flags: *mut c_uint, address: u64) Init |call| {
         call.context()?;
-        // Memory that the driver allocated is always mapped.
-        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags | 2 * u32::from(pinned.allocated.is_some()));
+        // Memory that the driver allocated is always mapped: flag 2.
+        let mapped = |is_allocated: bool| if is_allocated { 2 } else { 0 };
+        let found = call.pinned.at(address).map(|(_, pinned)| pinned.flags | mapped(pinned.allocated.is_some()));
         put(flags, found.ok_or_else(|| defect(Code::INVALID_VALUE, format!("{address:#x} is not page-locked")))?)?;
     }
 

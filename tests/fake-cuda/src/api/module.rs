@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{driver_functions, peek, put, put_text, text};
-use crate::code::Code;
-use crate::driver::{Failure, Session};
+use crate::code::{Code, Failure};
 use crate::module::{Function, Module, compile, kernel_of};
+use crate::session::Session;
 use crate::stream::Work;
 
 /// Options of cuModuleLoadDataEx.
@@ -146,7 +146,8 @@ driver_functions! {
         let context = call.context()?;
         let name = text(name)?;
         let found = call.modules.get(&module).filter(|module| module.context == context);
-        let found = found.ok_or_else(|| defect(Code::INVALID_HANDLE, format!("{module:#x} is no module of the context")))?;
+        let missing = || defect(Code::INVALID_HANDLE, format!("{module:#x} is no module of the context"));
+        let found = found.ok_or_else(missing)?;
         let entry = found.entries.iter().find(|entry| entry.name == name).ok_or(Code::NOT_FOUND)?.clone();
         let kernel = kernel_of(&entry).map_err(|sentence| defect(Code::NOT_FOUND, sentence))?;
         let handle = call.new_handle();
@@ -182,7 +183,8 @@ driver_functions! {
         let context = call.context()?;
         let stream = call.stream(stream)?;
         let found = call.functions.get(&function).filter(|function| function.context == context);
-        let found = found.ok_or_else(|| defect(Code::INVALID_HANDLE, format!("{function:#x} is no function of the context")))?;
+        let missing = || defect(Code::INVALID_HANDLE, format!("{function:#x} is no function of the context"));
+        let found = found.ok_or_else(missing)?;
         let (kernel, sizes, threads_max) = (found.kernel, found.entry.parameters.clone(), found.entry.threads_max);
         let dimensions = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
         check_dimensions(dimensions[0], dimensions[1], threads_max)?;

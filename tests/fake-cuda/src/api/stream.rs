@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uint};
 
 use super::{driver_functions, put};
-use crate::code::Code;
-use crate::driver::{Driver, Failure, Session};
+use crate::code::{Code, Failure};
+use crate::session::Session;
 use crate::stream::{Stream, Work};
 
 fn create(call: &mut Session, stream: *mut u64, flags: c_uint) -> Result<(), Failure> {
@@ -56,8 +56,8 @@ driver_functions! {
             call.context()?;
             return Err(Code::NOT_READY.into());
         }
-        let Driver { streams, known, .. } = &mut **call;
-        known.join(&streams[&stream].clock);
+        let clock = call.streams[&stream].clock.clone();
+        call.learn(&clock);
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, flags: c_uint) Init |call| {
@@ -65,9 +65,12 @@ driver_functions! {
         if flags > 1 {
             return Err(Failure::defect(Code::INVALID_VALUE, format!("a wait has no flags {flags}")));
         }
-        let mark = call.event(event)?.mark.clone();
+        // Within a capture, such a wait is a part of the graph.
+        if call.event(event)?.is_captured && call.streams[&stream].capture.is_some() {
+            return Ok(());
+        }
         // An event that was never recorded has nothing to wait for.
-        if let Some(mark) = mark {
+        if let Some(mark) = call.mark(event)? {
             call.check_isolation(stream)?;
             call.queue(stream, Work::Wait(mark));
         }

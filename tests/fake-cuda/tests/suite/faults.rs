@@ -130,7 +130,10 @@ fn host_memory_is_registered_once() {
     let gpu = Gpu::new(0);
     let mut memory = memmap2::MmapMut::map_anon(10_000).expect("memory");
     let start = memory.as_mut_ptr();
-    let register = |offset: usize, bytes: usize| cu!(gpu, cuMemHostRegister_v2(start.wrapping_add(offset) => *mut u8, bytes => usize, 0 => u32));
+    let register = |offset: usize, bytes: usize| {
+        let start = start.wrapping_add(offset);
+        cu!(gpu, cuMemHostRegister_v2(start => *mut u8, bytes => usize, 0 => u32))
+    };
     let unregister = |offset: usize| cu!(gpu, cuMemHostUnregister(start.wrapping_add(offset) => *mut u8));
     assert_eq!(register(100, 5000), SUCCESS);
     assert_eq!((register(100, 5000), register(200, 10), register(0, 101), register(5099, 1)), (712, 712, 712, 712));
@@ -166,6 +169,39 @@ fn files_on_disks_cannot_be_registered() {
     let mut value = 7;
     assert_eq!(cu!(gpu, cuDeviceGetAttribute(&mut value => *mut i32, 99 => i32, 0 => i32)), SUCCESS);
     assert_eq!(value, 0);
+}
+
+#[test]
+fn a_program_finds_it_by_its_name() {
+    const NAME: &str = "CHILD_LOADS_CUDA";
+    if let Ok(name) = std::env::var(NAME) {
+        // SAFETY: the library has no functions that run when it is loaded.
+        let library = unsafe { libloading::Library::new(name) }.expect("in LD_LIBRARY_PATH");
+        let gpu = Handle { library: Box::leak(Box::new(library)) };
+        assert_eq!(cu!(gpu, cuInit(0 => u32)), SUCCESS);
+        let (mut context, mut count) = (0, 0);
+        assert_eq!(cu!(gpu, cuDeviceGetCount(&mut count => *mut i32)), SUCCESS);
+        assert_eq!(cu!(gpu, cuDevicePrimaryCtxRetain(&mut context => *mut u64, 1 => i32)), SUCCESS);
+        assert_eq!((count, cu!(gpu, cuCtxSynchronize())), (2, 201));
+        return;
+    }
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        let folder = fake_cuda::folder();
+        let report = folder.path().join("report");
+        let output = std::process::Command::new(std::env::current_exe().expect("the test's path"))
+            .args(["--exact", "faults::a_program_finds_it_by_its_name"])
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env("FAKE_CUDA_DEVICES", "2")
+            .env("FAKE_CUDA_REPORT", &report)
+            .env(NAME, name)
+            .output()
+            .expect("the test starts itself");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let report = std::fs::read_to_string(report).expect("a report");
+        let lines: Vec<&str> = report.lines().collect();
+        assert!(lines.contains(&"live_retains: 1") && lines.contains(&"defects: 1"), "{report}");
+        assert_eq!(lines.last(), Some(&"defect: cuCtxSynchronize: this thread has no current context"));
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The finishing kernels against the host's functions, bit by bit.
 
 use ddlp_pixels::{DType, ImageLayout, Normalize, Normalizer, Shape, blend};
-use zerocopy::IntoBytes;
+use half::{bf16, f16};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::driver::{Gpu, PTX, SUCCESS};
 
@@ -213,6 +214,57 @@ fn numbers_beyond_a_types_range_equal_the_hosts() {
     let gpu = Gpu::new(3);
     for normalize in [small, large] {
         check(&gpu, normalize, &[(64, 65)], &[2], mixes, |pixels, count| vec![usual(pixels, count)]);
+    }
+}
+
+/// Converts numbers on the device: from elements of 4 bytes to elements of 2, or back.
+fn converted(gpu: &Gpu, name: &str, numbers: &[u8], bytes: usize) -> Vec<u8> {
+    let module = format!(
+        ".version 8.0\n.target sm_75\n.visible .entry {name}(.param .u64 a, .param .u64 b, .param .u32 c) {{ ret; }}"
+    );
+    let (from, to, function) = (gpu.allocate(numbers.len()), gpu.allocate(bytes), gpu.function(&module, name));
+    gpu.write(from, numbers);
+    let count = numbers.len().max(bytes) / 4;
+    assert_eq!(gpu.launch(function, [1, 1, 1], 256, &[from, to, count as u64], 0), SUCCESS);
+    gpu.read(to, bytes)
+}
+
+#[test]
+fn conversions_equal_those_of_the_host() {
+    let gpu = Gpu::new(5);
+    let narrow: Vec<u16> = (0..=u16::MAX).collect();
+    // Every number of 16 bits, its neighbours among those of 32 bits, and the middles between two.
+    let numbers: Vec<f32> = narrow
+        .iter()
+        .flat_map(|&bits| {
+            let (f16, bf16) = (f16::from_bits(bits).to_f32().to_bits(), u32::from(bits) << 16);
+            [f16, f16 + 0xfff, f16 + 0x1000, f16 + 0x1001, bf16 + 0x7fff, bf16 + 0x8000, bf16 + 0x8001, bf16 ^ 0x5555]
+        })
+        .map(f32::from_bits)
+        .collect();
+    let check = |name: &str, expected: Vec<u16>| {
+        let found = converted(&gpu, name, numbers.as_bytes(), numbers.len() * 2);
+        let found: &[u16] = <[u16]>::ref_from_bytes(&found).expect("aligned");
+        let wrong = numbers.iter().zip(found.iter().zip(&expected)).find(|(_, (found, expected))| found != expected);
+        assert_eq!(wrong, None, "{name}");
+    };
+    check("narrow_f16", numbers.iter().map(|&number| f16::from_f32(number).to_bits()).collect());
+    check("narrow_bf16", numbers.iter().map(|&number| bf16::from_f32(number).to_bits()).collect());
+    // A table has no NaN.
+    let narrow: Vec<u16> = narrow.into_iter().filter(|&bits| !f16::from_bits(bits).is_nan()).collect();
+    let wide: Vec<u32> = narrow.iter().map(|&bits| f16::from_bits(bits).to_f32().to_bits()).collect();
+    let found = converted(&gpu, "widen_f16", narrow.as_bytes(), narrow.len() * 4);
+    let wrong = (0..narrow.len()).find(|&at| found[at * 4..][..4] != wide[at].to_ne_bytes());
+    assert_eq!(wrong.map(|at| narrow[at]), None);
+    assert_eq!(gpu.stand_in.defects(), Vec::<String>::new());
+}
+
+/// A driver may fuse products and sums that do not say how they are rounded.
+#[test]
+fn the_module_rounds_each_product_and_sum() {
+    assert!(PTX.contains("mul.rn.f32") && PTX.contains("add.rn.f32"));
+    for word in ["mul.f32", "add.f32", "fma.", "ftz"] {
+        assert!(!PTX.contains(word), "{word}");
     }
 }
 

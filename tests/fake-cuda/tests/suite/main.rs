@@ -5,3 +5,4 @@ mod driver;
 mod faults;
 mod kernels;
 mod launches;
+mod pipeline;
