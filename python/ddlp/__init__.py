@@ -18,6 +18,7 @@ from ._drives import Drive, LocalDrive
 from ._errors import (
     ConfigurationError,
     CorruptError,
+    DeviceError,
     DriveError,
     Error,
     OutOfMemoryError,
@@ -42,6 +43,7 @@ __all__ = [
     "Compose",
     "ConfigurationError",
     "CorruptError",
+    "DeviceError",
     "Drive",
     "DriveError",
     "Error",

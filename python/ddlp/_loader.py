@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIn
 from . import _ddlp
 from ._arrow import ArrowTable, samples_of
 from ._classes import names_of
+from ._device import gpu_of
 from ._drives import Drive, cores_of, described
 from ._errors import ConfigurationError, UsageError
 from ._fields import ArrowStream, fields_of, path_of, table_of
@@ -107,7 +108,7 @@ class Loader:
 
     Images lie in the loader's own buffers: no copy is made. A buffer returns to the loader when the batch and all views
     of it are gone, so a program that keeps batches slows the loader down. `list(loader)` keeps all of them: copy what
-    you keep.
+    you keep. On a GPU (`device`), batches have their own memory, and may be kept.
 
     Args:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
@@ -140,7 +141,9 @@ class Loader:
         max_corrupt: Corrupt samples of an epoch that "skip" and "replace" tolerate: a number, or a share such as "1%".
             Default: 16 or 1 %, whichever is larger.
         output: Kind of arrays: "torch", "numpy", or "dlpack" for ddlp.Array, which any library with DLPack takes over.
-        device: Where batches lie: "cpu". Move a batch to a GPU in your own code.
+        device: Where batches lie: "cpu", or an NVIDIA GPU: "cuda:N", or "cuda" for PyTorch's current device (with the
+            output "dlpack", the device whose number is in LOCAL_RANK, else the first). A batch then travels as bytes
+            while the step before runs, and is an ordinary tensor on the current stream.
         dtype: Type of the images' elements: "float32", "float16", "bfloat16" or "uint8".
         layout: Order of the images' dimensions: "NCHW" or "NHWC". uint8 lies in memory as NHWC; under "NCHW" it is a
             view with strides, as floats are under "channels_last".
@@ -189,6 +192,7 @@ class Loader:
         ConfigurationError: The options do not fit each other or the dataset.
         UnavailableError: The dataset cannot be opened.
         DriveError: A drive cannot be used.
+        DeviceError: The GPU cannot be used.
     """
 
     @refuses_other_loaders
@@ -242,11 +246,6 @@ class Loader:
             self._arguments["fields"] = fields = os.path.abspath(fields)
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
-        if device != "cpu":
-            raise ConfigurationError(
-                f'device is {device!r}, but batches are delivered to the memory of the host ("cpu"): leave device out, '
-                f"and move each batch, such as by images.to({device!r})"
-            )
         if not isinstance(dtype, str):
             raise ConfigurationError(f'dtype is {dtype!r}, but must be the name of a type, such as "float32"')
         if not isinstance(output, str) or output not in OUTPUTS:
@@ -350,6 +349,7 @@ class Loader:
         self._has_lost_run = False
         # The phase of the run.
         self._phase: Phase = self._phases[0]
+        self._gpu = gpu_of(device, output, rank)
         self._open()
         for name in self._latest().fields:
             if self._names is not None and name in self._names:
@@ -575,7 +575,8 @@ class Loader:
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
         beside = fields_of(self._fields), self._table
-        run = _ddlp.Run(_written(options), self._samples, self._columns, beside, self._mix, self._per_sample)
+        device = None if self._gpu is None else self._gpu.device
+        run = _ddlp.Run(_written(options), self._samples, self._columns, beside, self._mix, self._per_sample, device)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))
@@ -613,18 +614,20 @@ class Loader:
         return self._run
 
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
-        sizes: list[tuple[int, int]] | None = None
-        if self._phase.has_canvas:
-            rows: Any = memoryview(dict(batch.others)["size"]).tolist()
-            sizes = [(height, width) for height, width in rows]
-        images = self._output(batch.images)
+        if self._gpu is None:
+            arrays = batch.images, batch.labels, *(array for _, array in batch.others)
+            delivered_fields = [self._output(array) for array in arrays]
+        else:
+            delivered_fields = self._gpu.fields(batch)
+        images, labels, *others = delivered_fields
+        sizes = batch.sizes if self._phase.has_canvas else None
         if self._cut is not None and sizes is not None:
             images = [self._cut(image, *size) for image, size in zip(images, sizes, strict=True)]
-        fields = images, self._output(batch.labels)
+        fields = images, labels
         # With names, a program expects dicts.
         named = None if self._names is None else NamedBatch(zip(self._names, fields, strict=True))
         if named is not None:
-            named.update((name, self._output(field)) for name, field in batch.others)
+            named.update(zip((name for name, _ in batch.others), others, strict=True))
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
         delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
