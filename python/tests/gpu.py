@@ -79,14 +79,16 @@ class Context:
 
 
 def new_stream(device=0):
-    """Makes a stream that does not wait for the default stream."""
+    """Makes a stream that does not wait for the default stream. The context lives as long as the stream."""
     with Context(device):
+        new("cuDevicePrimaryCtxRetain", device)
         return new("cuStreamCreate", 1)
 
 
 def destroy(stream, device=0):
     with Context(device):
         call("cuStreamDestroy_v2", ctypes.c_uint64(stream))
+    call("cuDevicePrimaryCtxRelease_v2", device)
 
 
 def read(address, bytes, stream=None, device=0):
@@ -121,7 +123,9 @@ class Tensor:
         for dimension in reversed(order):
             self.strides[dimension] = step
             step *= shape[dimension]
+        # The context lives as long as the tensor, as PyTorch's does.
         with Context(self.device):
+            new("cuDevicePrimaryCtxRetain", self.device)
             self.address = new("cuMemAlloc_v2", ctypes.c_size_t(max(self.bytes, 1)))
 
     @property
@@ -139,6 +143,7 @@ class Tensor:
     def __del__(self):
         with Context(self.device):
             call("cuMemFree_v2", ctypes.c_uint64(self.address))
+        call("cuDevicePrimaryCtxRelease_v2", self.device)
 
 
 class FakePyTorch(ModuleType):
