@@ -224,6 +224,15 @@ class Taken:
             found = read(self.address, bytes, stream, self.device[1])
         return values(found, self.dtype, self.shape, self.strides)
 
+    def copied(self):
+        """Queues a copy on the consumer's stream, and does not wait for it. Returns the tensor to which it goes."""
+        torch.streams[0] = self.stream or 0
+        copy = Tensor(self.shape, self.dtype, "cuda:0", False)
+        with Context(0):
+            from_, to = ctypes.c_uint64(self.address), ctypes.c_uint64(copy.address)
+            call("cuMemcpyDtoDAsync_v2", to, from_, ctypes.c_size_t(copy.bytes), ctypes.c_uint64(copy.stream))
+        return copy
+
     def delete(self):
         """Gives the memory back, as a consumer does on any thread: ctypes lets go of the interpreter's lock."""
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._managed.delete)(ctypes.addressof(self._managed))

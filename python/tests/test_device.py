@@ -72,7 +72,7 @@ def of_host(pack, **options):
         return found
 
     with loader(pack, output="dlpack", device="cpu", **options) as batches:
-        return [contents(batch, read) for batch in batches]
+        return [contents(batch, read) for _ in range(batches._epochs) for batch in batches]
 
 
 def of_device(pack, **options):
@@ -224,9 +224,7 @@ def test_without_pytorch_cuda_is_the_device_of_the_local_rank(pack, monkeypatch,
 
 
 def test_processes_that_all_take_the_first_device_are_warned(pack, pytorch, monkeypatch):
-    with pytest.warns(
-        UserWarning, match="rank is 1, and this process delivers to cuda:0, one of the 2 devices"
-    ) as seen:
+    with pytest.warns(UserWarning, match="rank is 1, and this process delivers to cuda:0, one of the 2 dev") as seen:
         loader(pack, rank=1, world_size=2).close()
     assert seen[0].filename == __file__
     monkeypatch.setenv("LOCAL_RANK", "3")
@@ -295,8 +293,8 @@ def test_a_forked_process_is_told(pack):
             finally:
                 os._exit(status)
         assert os.waitpid(process, 0)[1] == 0
-        del batch, array
         taken.delete()
+    del batch
 
 
 def test_headspace_is_refused(pack):
@@ -382,6 +380,24 @@ def test_memory_is_used_again_after_the_default_stream(pack):
     assert len(addresses) <= 4, "of 18 batches"
 
 
+def test_memory_is_not_used_again_too_early(pack):
+    """Work that a consumer has queued on the default stream reads a batch after its arrays are gone."""
+    expected = [arrays[0][2] for _, arrays in of_host(pack, epochs=4)]
+    for seed in range(5):
+        gpu.setting("seed", seed)
+        own, copies = gpu.new_stream(), []
+        with loader(pack, output="dlpack", epochs=4) as batches:
+            for batch in (batch for _ in range(4) for batch in batches):
+                # The other stream does not wait for the default stream.
+                taken = gpu.Taken(batch.images, None if len(copies) % 2 == 0 else own)
+                copies.append(taken.copied())
+                del batch
+                taken.delete()
+        assert [copy.values().tobytes() for copy in copies] == expected, f"seed {seed}"
+        del copies
+        gpu.destroy(own)
+
+
 def test_what_dlpack_cannot_do_is_refused(pack):
     batch = exported(pack)[0]
     for options, part in [
@@ -459,9 +475,8 @@ def run(pack, body="print(attempt())", **settings):
     exit status."""
     environment = {**os.environ, **{f"FAKE_CUDA_{key.upper()}": str(value) for key, value in settings.items()}}
     program = PROGRAM.format(tests=os.path.dirname(__file__), pack=str(pack), body=body)
-    ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, text=True, capture_output=True, timeout=300
-    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
     assert ended.returncode == 0 and ended.stderr == "", ended.stderr
     return ended.stdout.strip()
 
