@@ -14,7 +14,7 @@
 // Any grid computes the whole batch: the blocks in x take turns with groups of pixels, those in y and z with images. A
 // block has at most 256 threads, an image less than 2^30 pixels. Rows and output may have any alignment that fits their
 // elements. Four elements are read and written at once if every row is aligned for that: images of 4 * n pixels, in
-// memory from an allocator.
+// memory from an allocator. A block fills its table once, so a thread should make about 16 pixels.
 //
 // Tests run this source on the CPU. There, `load` and `store` check addresses: nothing else may access the device's
 // memory. CUDA's headers are not there, so all that rounds is written out. Compile with -fmad=false: a fused
@@ -126,7 +126,7 @@ struct F16 {
     static __device__ __forceinline__ u16 narrow(float value) {
         const u32 bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
         if (rest > 0x7f800000) return u16(sign | 0x7e00 | (rest >> 13 & 0x3ff));
-        // Above the middle between the largest number and the next one, had that an exponent.
+        // From 65520 on: the middle between the largest number and 2^16, which is infinite in 16 bits.
         if (rest >= 0x477ff000) return u16(sign | 0x7c00);
         // Below 2^-14 the last place is 2^-24, as it is in floats from 0.5 to 1: the addition rounds.
         if (rest < 0x38800000) return u16(sign | (__float_as_uint(__uint_as_float(rest) + 0.5f) - 0x3f000000));

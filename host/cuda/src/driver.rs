@@ -65,7 +65,8 @@ macro_rules! functions {
             }
         }
 
-        #[allow(non_snake_case)]
+        // The driver's names and numbers of arguments.
+        #[allow(non_snake_case, clippy::too_many_arguments)]
         impl Driver {
             $(
                 /// Calls the driver's function of this name.
@@ -175,13 +176,11 @@ impl Driver {
         let [name, text] = self.texts.map(|ask| {
             let mut text = ptr::null();
             // SAFETY: the driver writes the address of a text that it never frees, or leaves the pointer null.
-            match unsafe { ask(number, &mut text) } {
+            let result = unsafe { ask(number, &mut text) };
+            (result == code::SUCCESS && !text.is_null()).then(|| {
                 // SAFETY: as above.
-                code::SUCCESS if !text.is_null() => {
-                    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-                }
-                _ => None,
-            }
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            })
         });
         let name = name.unwrap_or_else(|| "an unknown error".into());
         let text = text.unwrap_or_else(|| "the driver has no text for it".into());

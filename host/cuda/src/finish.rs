@@ -1,8 +1,8 @@
 //! Hand-over of a batch: what the consumer's stream does to make tensors of its rows.
 
+use crate::delivery::{CudaMemory, Pair, Pairs};
 use crate::driver::{Address, Driver, RawStream};
 use crate::error::CudaError;
-use crate::target::{CudaMemory, Pair, Pairs};
 use ddlp_host::{Batch, Field, FieldView, Finishing};
 use std::error::Error;
 use std::ops::Range;

@@ -5,12 +5,12 @@
 //! when it can be used again. Otherwise the thread frees the memory, for which the driver waits until nothing uses it:
 //! other streams may have ended before.
 
+use crate::delivery::{CudaMemory, Pairs, megabytes, refused};
 use crate::device::{Device, DeviceMemory, ended};
 use crate::driver::{Address, RawStream};
 use crate::error::CudaError;
 use crate::finish::{Consumer, check_capture, finish};
 use crate::queue::Event;
-use crate::target::{CudaMemory, Pairs, megabytes, refused};
 use ddlp_host::{Batch, FIELD_ALIGNMENT, FieldView};
 use std::error::Error;
 use std::mem::ManuallyDrop;

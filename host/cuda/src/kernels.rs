@@ -12,8 +12,8 @@ const PTX: &str = concat!(include_str!("../kernels/finish.ptx"), "\0");
 
 /// Threads of a block: the kernels are compiled for no more.
 const THREADS: u32 = 256;
-/// Pixels that a thread makes at a time.
-const PIXELS: u32 = 4;
+/// Pixels that a thread makes, four at a time: a block fills its table once for all of them.
+const PIXELS: u32 = 16;
 /// Most blocks in the directions y and z of a grid.
 const BLOCKS_MAX: u32 = 65_535;
 

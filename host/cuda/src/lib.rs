@@ -29,13 +29,14 @@
 //!
 //! - `driver`: the driver's library, loaded when a device is first opened; nothing of CUDA is needed to build this
 //!   crate. `device`: an opened device. `queue`: streams and events. `pinned`: memory from which the device copies.
-//! - `target`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer of
+//! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer of
 //!   this crate's own. `finished`: batches that stay in memory of this crate's own, for DLPack.
 //! - `error`: why something cannot be done, in a sentence that says what to do.
 //!
 //! One loader delivers to one device. A process that was forked after the loader was built cannot use it.
 #![warn(missing_debug_implementations)]
 
+mod delivery;
 mod device;
 mod driver;
 mod error;
@@ -45,11 +46,10 @@ mod kernels;
 mod output;
 mod pinned;
 mod queue;
-mod target;
 
+pub use delivery::CudaTarget;
 pub use device::{Device, DeviceName};
 pub use error::{CudaError, DriverCode};
 pub use finish::{Consumer, finish};
 pub use finished::{FinishedBatch, LEGACY_STREAM};
 pub use output::Output;
-pub use target::CudaTarget;

@@ -1,12 +1,12 @@
 //! A consumer of this crate's own, for programs that train nothing: it finishes batches on a stream and in memory of
 //! its own, and can read them back.
 
+use crate::delivery::{megabytes, refused};
 use crate::device::{Device, DeviceMemory, ended};
 use crate::error::CudaError;
 use crate::finish::{Consumer, finish};
 use crate::pinned::Pinned;
 use crate::queue::Stream;
-use crate::target::{megabytes, refused};
 use ddlp_host::{Batch, BatchMemory, FieldView};
 use std::error::Error;
 use std::ptr::NonNull;

@@ -114,21 +114,23 @@ impl Driver {
         handle
     }
 
-    /// Destroys a context, and all that belongs to it.
+    /// Destroys a context, and all that belongs to it. After an error, no call could have given that back.
     pub fn destroy(&mut self, handle: u64) {
-        let context = self.contexts.remove(&handle);
-        if context.is_some_and(|context| context.error.is_some()) {
-            // No call could give this back.
-            self.pinned.forget(handle);
-            self.memory.forget(handle);
-        }
+        let before = self.count();
+        let is_lost = self.contexts.remove(&handle).is_some_and(|context| context.error.is_some());
+        let of_context = self.streams.iter().filter(|(_, stream)| stream.context == handle);
+        of_context.for_each(|(&stream, _)| self.sources.forget_stream(stream));
         self.streams.retain(|_, stream| stream.context != handle);
         self.events.retain(|_, event| event.context != handle);
         self.modules.retain(|_, module| module.context != handle);
         self.functions.retain(|_, function| function.context != handle);
-        let of_context = self.memory.allocations().iter().filter(|(_, allocation)| allocation.context == handle);
-        for address in of_context.map(|(&address, _)| address).collect::<Vec<_>>() {
-            self.memory.free(address);
+        self.memory.forget(handle);
+        if is_lost {
+            self.pinned.forget(handle);
+        } else {
+            let after = self.count();
+            let left = |of: &Statistics| of.live_allocations + of.live_streams + of.live_events + of.live_modules;
+            self.statistics.left_to_release += left(&before) - left(&after);
         }
     }
 

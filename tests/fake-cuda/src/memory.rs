@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::twin::{Region, Touched};
 
 /// Device addresses are reserved in this many bytes of address space, or in a half, a quarter … of them.
-const RESERVED_BYTES: usize = 256 << 30;
+const RESERVED_BYTES: usize = 32 << 30;
 /// A real driver promises this alignment. Addresses here have no better one, so that nobody relies on it.
 const ALIGNMENT: u64 = 256;
 /// Addresses between two allocations belong to none: at least this many.
@@ -307,5 +307,36 @@ impl<'a> Mapping<'a> {
         let in_memory = ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage"];
         let is_file = !self.path.is_empty() && !in_memory.iter().any(|prefix| self.path.starts_with(prefix));
         self.rights.ends_with('s') && is_file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_used_again_after_all_others() {
+        let range = 0x1000_0000..0x1000_0000 + (4 << 20);
+        let (allocations, freed) = (BTreeMap::new(), BTreeMap::new());
+        let mut memory = DeviceMemory { next: range.start, range, allocations, freed };
+        let mut random = Random::new(0);
+        let mut allocate = |memory: &mut DeviceMemory| memory.allocate(300_000, 0, 0, &mut random);
+        let kept = allocate(&mut memory).expect("room");
+        let mut used = Vec::new();
+        for _ in 0..100 {
+            let address = allocate(&mut memory).expect("room");
+            assert!(address.abs_diff(kept) >= 300_000 + GAP, "apart from what is in use");
+            used.push(address);
+            memory.free(address);
+        }
+        let first = used.iter().position(|address| used[0].abs_diff(*address) < 300_000 && *address != used[0]);
+        assert!(first.is_some_and(|first| first >= 7), "{first:?}");
+        while memory.allocations.len() < 100 {
+            if allocate(&mut memory).is_err() {
+                assert!(memory.allocations.len() >= 7);
+                return;
+            }
+        }
+        panic!("more than there are addresses");
     }
 }

@@ -1,10 +1,11 @@
 //! What every call does first: it checks the process, counts, and runs some of the queued work.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use crate::code::{Code, Failure};
 use crate::driver::{Context, Driver};
@@ -25,8 +26,8 @@ static CALLS_IN_CHILDREN: LazyLock<&'static AtomicU64> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// The contexts of this thread; the last one is current. 0 is none.
-    static CURRENT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The contexts of this thread; the last one is current. Never dropped, so that calls work while a thread ends.
+    static CURRENT: ManuallyDrop<RefCell<Vec<u64>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     /// As cuThreadExchangeStreamCaptureMode numbers modes.
     static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
     static THREAD: u64 = {
@@ -37,7 +38,7 @@ thread_local! {
 
 /// Returns this thread's contexts to a function, which may change them.
 pub(crate) fn with_current<T>(body: impl FnOnce(&mut Vec<u64>) -> T) -> T {
-    CURRENT.with_borrow_mut(body)
+    CURRENT.with(|contexts| body(&mut contexts.borrow_mut()))
 }
 
 /// Exchanges this thread's capture mode.
@@ -169,7 +170,7 @@ impl Session {
     }
 
     fn per_thread_stream(&mut self, context: u64) -> u64 {
-        let thread = THREAD.with(|&thread| thread);
+        let thread = this_thread();
         if let Some(&stream) = self.contexts[&context].per_thread.get(&thread) {
             return stream;
         }
@@ -181,7 +182,7 @@ impl Session {
 
     /// Fails if this call would break a capture of a stream: by this thread, or by another one in the mode «global».
     pub fn check_capture(&mut self) -> Result<(), Failure> {
-        let (mode, thread) = (CAPTURE_MODE.get(), thread::current().id());
+        let (mode, thread) = (CAPTURE_MODE.get(), this_thread());
         let mut is_broken = false;
         for capture in self.streams.values_mut().filter_map(|stream| stream.capture.as_mut()) {
             let is_own = capture.thread == thread && capture.mode != 2;
@@ -235,7 +236,7 @@ impl Session {
     }
 }
 
-/// Returns this thread's identity.
-pub(crate) fn this_thread() -> ThreadId {
-    thread::current().id()
+/// Returns this thread's number.
+pub(crate) fn this_thread() -> u64 {
+    THREAD.with(|&thread| thread)
 }

@@ -42,14 +42,16 @@ pub struct Statistics {
     pub live_modules: u64,
     /// Times that a primary context was retained, less those that it was released.
     pub live_retains: u64,
+    /// Allocations, streams, events and modules that were alive when the program released their context.
+    pub left_to_release: u64,
     /// Operations that are queued and have not run.
     pub queued: u64,
 }
 
 impl Statistics {
-    /// Returns whether nothing is left of what the program made.
+    /// Returns whether the program gave back all that it made, unless an error ended the context.
     pub fn is_clean(&self) -> bool {
         let live = [self.live_allocations, self.live_pinned, self.live_streams, self.live_events, self.live_modules];
-        live.iter().sum::<u64>() + self.live_retains == 0
+        live.iter().sum::<u64>() + self.live_retains + self.left_to_release == 0
     }
 }

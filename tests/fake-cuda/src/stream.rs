@@ -107,7 +107,8 @@ pub(crate) struct Stream {
 
 /// A capture of a stream's work in a graph.
 pub(crate) struct Capture {
-    pub thread: std::thread::ThreadId,
+    /// Number of the thread that began it.
+    pub thread: u64,
     /// As cuStreamBeginCapture numbers modes: 0 global, 1 of the thread, 2 relaxed.
     pub mode: i32,
     pub is_valid: bool,

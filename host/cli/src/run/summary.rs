@@ -33,7 +33,7 @@ pub fn describe(report: &Report, page: Option<&Path>) -> String {
     };
     prongs(&mut row, report);
     if let Some(device) = &report.device {
-        row("delivered to", text::printable(device).into());
+        row("delivered to", text::printable(device));
     }
     row(
         "first batch after",

@@ -2,7 +2,7 @@
 
 use super::driver_functions;
 use crate::code::{Code, Failure};
-use crate::memory::Lock;
+use crate::memory::{Lock, poison};
 use crate::session::Session;
 use crate::stream::Work;
 
@@ -59,6 +59,10 @@ fn to_host(call: &mut Session, stream: u64, to: u64, from: u64, bytes: u64) -> R
     if !is_pinned {
         call.statistics.pageable_to_host += 1;
     }
+    // Whoever reads it before the copy has run gets bytes that nobody wrote.
+    let value = poison(&mut call.random);
+    // SAFETY: the program gives that many bytes of its memory, which the driver may write from now on.
+    unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes as usize) };
     call.statistics.copies_to_host += 1;
     call.queue(stream, Work::ToHost { from, to, bytes, is_target_lost: false });
     Ok(is_pinned)
@@ -102,6 +106,9 @@ driver_functions! {
         if bytes > 0 {
             check_device(call, to, bytes as u64)?;
             check_device(call, from, bytes as u64)?;
+            if from < to + bytes as u64 && to < from + bytes as u64 {
+                return Err(Failure::defect(Code::INVALID_VALUE, "source and target of a copy overlap"));
+            }
             call.queue(stream, Work::OnDevice { from, to, bytes: bytes as u64 });
         }
     }

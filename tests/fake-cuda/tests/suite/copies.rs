@@ -137,6 +137,24 @@ fn the_default_stream_waits_for_blocking_streams_alone() {
 }
 
 #[test]
+fn host_memory_that_is_read_before_its_copy_ran_has_other_bytes() {
+    for seed in SEEDS {
+        let gpu = Gpu::new(seed);
+        let (stream, address) = (gpu.stream(), gpu.allocate(BYTES));
+        let mut pinned = Pinned::new(&gpu, BYTES);
+        gpu.write(address, &[7; BYTES]);
+        // It happens to have the right bytes already.
+        pinned.fill(7);
+        let to = pinned.as_mut_ptr();
+        let copied = cu!(gpu, cuMemcpyDtoHAsync_v2(to => *mut u8, address => u64, BYTES => usize, stream => u64));
+        assert_eq!(copied, SUCCESS);
+        assert_ne!(pinned[..], [7; BYTES]);
+        assert_eq!(gpu.synchronize(stream), SUCCESS);
+        assert_eq!(pinned[..], [7; BYTES]);
+    }
+}
+
+#[test]
 fn pageable_memory_is_counted() {
     let gpu = Gpu::new(0);
     let address = gpu.allocate(BYTES);

@@ -1,8 +1,10 @@
 //! The driver's functions, as a program calls them.
 
 use std::ffi::{CString, c_void};
+use std::ops::{Deref, DerefMut};
 
 use fake_cuda::StandIn;
+use libloading::Library;
 
 /// Calls a function of the driver by its name. Gives its result.
 macro_rules! cu {
@@ -24,8 +26,21 @@ pub const PTX: &str = include_str!("../../../../host/cuda/kernels/finish.ptx");
 /// A stand-in with a current context on this thread.
 pub struct Gpu {
     pub stand_in: StandIn,
-    pub library: &'static libloading::Library,
+    cuda: Cuda,
+}
+
+/// A driver with a current context on this thread.
+pub struct Cuda {
+    pub library: &'static Library,
     pub context: u64,
+}
+
+impl Deref for Gpu {
+    type Target = Cuda;
+
+    fn deref(&self) -> &Cuda {
+        &self.cuda
+    }
 }
 
 impl Gpu {
@@ -36,14 +51,25 @@ impl Gpu {
     pub fn with(prepare: impl FnOnce(&StandIn)) -> Self {
         let stand_in = StandIn::new();
         prepare(&stand_in);
-        let library = stand_in.library();
-        let mut gpu = Self { stand_in, library, context: 0 };
-        assert_eq!(cu!(gpu, cuInit(0 => u32)), SUCCESS);
+        let cuda = Cuda::new(stand_in.library());
+        Self { stand_in, cuda }
+    }
+}
+
+impl Cuda {
+    pub fn new(library: &'static Library) -> Self {
+        let mut cuda = Self { library, context: 0 };
+        assert_eq!(cu!(cuda, cuInit(0 => u32)), SUCCESS);
+        cuda.context = cuda.retain();
+        cuda.enter();
+        cuda
+    }
+
+    /// Returns the context of the first device, retained once more.
+    pub fn retain(&self) -> u64 {
         let mut context = 0;
-        assert_eq!(cu!(gpu, cuDevicePrimaryCtxRetain(&mut context => *mut u64, 0 => i32)), SUCCESS);
-        gpu.context = context;
-        gpu.enter();
-        gpu
+        assert_eq!(cu!(self, cuDevicePrimaryCtxRetain(&mut context => *mut u64, 0 => i32)), SUCCESS);
+        context
     }
 
     /// Makes the context current on this thread.
@@ -139,15 +165,50 @@ impl Gpu {
     }
 }
 
+/// Names a real driver, on which some tests then run instead of on the stand-in.
+const REAL_DRIVER: &str = "DDLP_CUDA";
+
+/// The real driver, or a stand-in.
+pub struct Either {
+    cuda: Cuda,
+    stand_in: Option<StandIn>,
+}
+
+impl Either {
+    pub fn new(seed: u64) -> Self {
+        if let Ok(name) = std::env::var(REAL_DRIVER) {
+            // SAFETY: a driver's library may be loaded.
+            let library = unsafe { Library::new(name) }.expect("the driver");
+            return Self { cuda: Cuda::new(Box::leak(Box::new(library))), stand_in: None };
+        }
+        let Gpu { stand_in, cuda } = Gpu::new(seed);
+        Self { cuda, stand_in: Some(stand_in) }
+    }
+
+    /// Asserts that the stand-in saw no mistake.
+    pub fn assert_no_mistake(&self) {
+        let mistakes = self.stand_in.as_ref().map(StandIn::defects);
+        assert_eq!(mistakes.unwrap_or_default(), Vec::<String>::new());
+    }
+}
+
+impl Deref for Either {
+    type Target = Cuda;
+
+    fn deref(&self) -> &Cuda {
+        &self.cuda
+    }
+}
+
 /// Memory that is registered as page-locked.
 pub struct Pinned {
-    library: &'static libloading::Library,
+    library: &'static Library,
     memory: memmap2::MmapMut,
     is_registered: bool,
 }
 
 impl Pinned {
-    pub fn new(gpu: &Gpu, bytes: usize) -> Self {
+    pub fn new(gpu: &Cuda, bytes: usize) -> Self {
         let mut memory = memmap2::MmapMut::map_anon(bytes).expect("memory");
         let address = memory.as_mut_ptr();
         assert_eq!(cu!(gpu, cuMemHostRegister_v2(address => *mut u8, bytes => usize, 1 => u32)), SUCCESS);
@@ -160,7 +221,7 @@ impl Pinned {
     }
 }
 
-impl std::ops::Deref for Pinned {
+impl Deref for Pinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -168,7 +229,7 @@ impl std::ops::Deref for Pinned {
     }
 }
 
-impl std::ops::DerefMut for Pinned {
+impl DerefMut for Pinned {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }

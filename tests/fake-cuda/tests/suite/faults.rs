@@ -224,6 +224,19 @@ fn what_is_left_is_counted() {
 }
 
 #[test]
+fn what_a_context_takes_with_it_is_counted() {
+    let gpu = Gpu::new(0);
+    let (stream, event, address) = (gpu.stream(), gpu.event(), gpu.allocate(100));
+    assert_eq!(cu!(gpu, cuEventDestroy_v2(event => u64)), SUCCESS);
+    assert_eq!(cu!(gpu, cuDevicePrimaryCtxRelease_v2(0 => i32)), SUCCESS);
+    let statistics = gpu.stand_in.statistics();
+    assert_eq!((statistics.live_allocations, statistics.live_streams, statistics.left_to_release), (0, 0, 2));
+    assert!(!statistics.is_clean());
+    assert_eq!(cu!(gpu, cuCtxSetCurrent(gpu.retain() => u64)), SUCCESS);
+    assert_eq!((gpu.free(address), gpu.synchronize(stream)), (1, 400));
+}
+
+#[test]
 fn every_call_fails_after_the_end() {
     let gpu = Gpu::new(0);
     let event = gpu.event();

@@ -4,7 +4,7 @@ use ddlp_pixels::{DType, ImageLayout, Normalize, Normalizer, Shape, blend};
 use half::{bf16, f16};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::driver::{Gpu, PTX, SUCCESS};
+use crate::driver::{Cuda, Either, Gpu, PTX, SUCCESS};
 
 const TYPES: [(&str, DType); 4] =
     [("finish_u8", DType::U8), ("finish_f16", DType::F16), ("finish_bf16", DType::Bf16), ("finish_f32", DType::F32)];
@@ -107,7 +107,7 @@ struct Way {
 }
 
 /// Finishes a batch on the device.
-fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8], table: u64, way: Way) -> Vec<u8> {
+fn on_the_device(gpu: &Cuda, function: u64, dtype: DType, case: Case, rows: &[u8], table: u64, way: Way) -> Vec<u8> {
     let Case { shape, count, planar, mix } = case;
     let bytes = rows.len() * dtype.bytes();
     let [shift, out_shift] = [way.shifts[0], way.shifts[1] * dtype.bytes()];
@@ -132,7 +132,7 @@ fn on_the_device(gpu: &Gpu, function: u64, dtype: DType, case: Case, rows: &[u8]
 
 /// Compares all types and both orders of some sizes, counts and mixes.
 fn check(
-    gpu: &Gpu,
+    gpu: &Either,
     normalize: Normalize,
     shapes: &[(u32, u32)],
     counts: &[usize],
@@ -168,7 +168,7 @@ fn check(
             }
         }
     }
-    assert_eq!(gpu.stand_in.defects(), Vec::<String>::new());
+    gpu.assert_no_mistake();
 }
 
 /// The grid that the product uses.
@@ -189,7 +189,7 @@ fn every_mix_of_odd_sizes_equals_the_hosts() {
         mixes
     };
     let sizes = [(1, 1), (3, 5), (7, 13), (8, 6), (5, 12)];
-    check(&Gpu::new(1), Normalize::IMAGENET, &sizes, &[1, 2, 5], mixes, |pixels, count| vec![usual(pixels, count)]);
+    check(&Either::new(1), Normalize::IMAGENET, &sizes, &[1, 2, 5], mixes, |pixels, count| vec![usual(pixels, count)]);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn any_grid_and_any_alignment_gives_the_same() {
         ways.extend(grids.map(|(grid, threads)| Way { grid, threads, shifts: [0, 0] }));
         ways
     };
-    check(&Gpu::new(2), Normalize::IMAGENET, &[(3, 5), (4, 6)], &[5], mixes, ways);
+    check(&Either::new(2), Normalize::IMAGENET, &[(3, 5), (4, 6)], &[5], mixes, ways);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn numbers_beyond_a_types_range_equal_the_hosts() {
     let small = Normalize { mean: [0.5, 0.3, 0.9], std: [3e4, 2e3, 6e5] };
     let large = Normalize { mean: [0.0; 3], std: [1e-5, 2e-5, 1.0 / 65_520.0] };
     let mixes = |_, _| [0.25, 0.3, 20_001.0 / 32_768.0].map(Mix::Blend).to_vec();
-    let gpu = Gpu::new(3);
+    let gpu = Either::new(3);
     for normalize in [small, large] {
         check(&gpu, normalize, &[(64, 65)], &[2], mixes, |pixels, count| vec![usual(pixels, count)]);
     }
@@ -272,5 +272,5 @@ fn the_module_rounds_each_product_and_sum() {
 fn large_images_equal_the_hosts() {
     let mixes = |_, _| vec![Mix::None, Mix::Blend(0.3), Mix::Paste([17, 30, 101, 224])];
     let ways = |pixels, count| vec![usual(pixels, count)];
-    check(&Gpu::new(4), Normalize::IMAGENET, &[(224, 224)], &[3], mixes, ways);
+    check(&Either::new(4), Normalize::IMAGENET, &[(224, 224)], &[3], mixes, ways);
 }

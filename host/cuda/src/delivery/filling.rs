@@ -24,11 +24,7 @@ impl Filling {
     }
 
     /// Queues the copy of a batch, whose rows lie in the pair or in a slot. Returns the batch's memory.
-    fn upload(
-        mut self: Box<Self>,
-        slot: Option<CopiedSlot>,
-        filled: Filled<'_>,
-    ) -> Result<Box<dyn BatchMemory>, CudaError> {
+    fn upload(mut self, slot: Option<CopiedSlot>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, CudaError> {
         let pairs = self.pairs.clone();
         pairs.check()?;
         // Kept until the end, so that what follows finds the context current.

@@ -4,6 +4,7 @@
 //! for the consumers' streams. If the context is lost, everything comes back at once, and delivery ends.
 
 use super::{Pair, Pairs};
+use crate::device::ended;
 use crate::error::CudaError;
 use crate::queue::Event;
 use ddlp_host::BatchMemory;
@@ -104,6 +105,8 @@ pub(super) fn wait_for_pairs(pairs: &Arc<Pairs>) {
         let waited = pairs.device.enter_own().and_then(|entered| lent.event().wait(entered.driver()));
         if let Err(error) = waited {
             pairs.lose(error);
+            // A copy may still run, unless the device does nothing more.
+            ended(pairs.copies.synchronize());
         }
         pairs.take_back(lent);
     }
