@@ -3,30 +3,31 @@ stands for PyTorch, and one of DLPack."""
 
 import ctypes
 import math
+import re
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy
 
 DRIVER = ctypes.CDLL("libcuda.so.1")
 DEVICES = 2
+ROOT = Path(__file__).resolve().parents[2]
 TYPES = {"uint8": numpy.uint8, "float16": numpy.uint16, "bfloat16": numpy.uint16, "float32": numpy.uint32}
 """The elements' types, floats as bits: NumPy has no bfloat16."""
 TYPES["int64"] = numpy.int64
 
 
-class Statistics(ctypes.Structure):
-    """Counts of the stand-in, in the order of `tests/fake-cuda/src/statistics.rs`."""
+COUNTS = re.findall(r"pub (\w+): u64", (ROOT / "tests/fake-cuda/src/statistics.rs").read_text())
 
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in """defects pageable_to_device pageable_to_host operations copies_to_device bytes_to_device
-        copies_to_host launches frees_that_waited calls_in_children live_allocations live_bytes peak_bytes live_pinned
-        live_pinned_bytes live_streams live_events live_modules live_retains queued""".split()
-    ]
+
+class Statistics(ctypes.Structure):
+    """Counts of the stand-in."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in COUNTS]
 
     def live(self):
         """Returns what the program made and has not given back."""
-        return {name: getattr(self, name) for name, _ in self._fields_ if name.startswith("live_")}
+        return {name: getattr(self, name) for name in COUNTS if name.startswith("live_")}
 
 
 def statistics():
