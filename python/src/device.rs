@@ -67,8 +67,8 @@ struct Destination {
     placed: usize,
 }
 
-// SAFETY: `Batch.deliver_to`, which the package's Python code calls, asks for a stream and addresses of PyTorch's, which
-// are as this trait demands. The consumer has the tensors of these addresses only after `finish`.
+// SAFETY: `Batch.deliver_to`, which the package's Python code calls, gets a stream and addresses of PyTorch, which are
+// as this trait demands. The consumer has the tensors at these addresses only after `finish`.
 unsafe impl Consumer for Destination {
     fn stream(&self) -> u64 {
         self.stream
