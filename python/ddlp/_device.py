@@ -24,17 +24,16 @@ class PyTorch:
                 f"PyTorch {torch.__version__} is built for ROCm, but batches can be delivered to NVIDIA GPUs only: "
                 "leave device out, and move each batch, such as by images.to('cuda')"
             )
-
-    def current_device(self) -> int:
-        """Returns the number of the device that the program has chosen."""
-        cuda = self._torch.cuda
-        if getattr(cuda, "_is_in_bad_fork", lambda: False)():
+        if getattr(torch.cuda, "_is_in_bad_fork", lambda: False)():
             raise UsageError(
                 "CUDA cannot be used in a process that was forked from one that uses it: start processes by the method "
                 "'spawn'"
             )
+
+    def current_device(self) -> int:
+        """Returns the number of the device that the program has chosen."""
         try:
-            return int(cuda.current_device())
+            return int(self._torch.cuda.current_device())
         except (AssertionError, RuntimeError) as error:
             # Says what is missing, if anything is for us, too.
             _ddlp.Device("cuda")

@@ -539,8 +539,9 @@ def test_builds_of_pytorch_without_cuda_are_told_apart(pack, pytorch):
     with pytest.raises(ddlp.DeviceError, match="PyTorch cannot use CUDA: Torch not"):
         loader(pack, device="cuda")
     pytorch.cuda._is_in_bad_fork = lambda: True
-    with pytest.raises(ddlp.UsageError, match="'spawn'"):
-        loader(pack, device="cuda")
+    for device in ("cuda", "cuda:0"):
+        with pytest.raises(ddlp.UsageError, match="'spawn'"):
+            loader(pack, device=device)
 
 
 def test_memory_of_pytorch_that_is_exhausted_loses_no_batch(pack, pytorch):
