@@ -19,6 +19,7 @@ from ._drives import Drive, LocalDrive
 from ._errors import (
     ConfigurationError,
     CorruptError,
+    DeviceError,
     DriveError,
     Error,
     OutOfMemoryError,
@@ -44,6 +45,7 @@ __all__ = [
     "Compose",
     "ConfigurationError",
     "CorruptError",
+    "DeviceError",
     "Drive",
     "DriveError",
     "Error",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from . import _ddlp
+from ._device import Gpu
 from ._errors import ConfigurationError
 from ._output import OUTPUTS, Output, missing_library
 from ._phases import Phase
@@ -64,20 +65,22 @@ class BatchMaker(NamedTuple):
     cut: Callable[[Any, int, int], Any] | None
     """Cuts an image out of its canvas, if the loader does that."""
 
-    def make(self, batch: _ddlp.Batch, has_canvas: bool) -> Batch:
-        """Makes the program's batch of a native one. `has_canvas` says whether its images lie on canvases."""
-        sizes: list[tuple[int, int]] | None = None
-        if has_canvas:
-            rows: Any = memoryview(dict(batch.others)["size"]).tolist()
-            sizes = [(height, width) for height, width in rows]
-        images = self.output(batch.images)
+    def make(self, batch: _ddlp.Batch, has_canvas: bool, gpu: Gpu | None) -> Batch:
+        """Makes the program's batch of a native one. `has_canvas` says whether its images lie on canvases. `gpu` is the
+        GPU to which the loader delivers, if it delivers to one."""
+        if gpu is None:
+            arrays = batch.images, batch.labels, *(array for _, array in batch.others)
+            images, labels, *others = map(self.output, arrays)
+        else:
+            images, labels, *others = gpu.fields(batch)
+        sizes = batch.sizes if has_canvas else None
         if self.cut is not None and sizes is not None:
             images = [self.cut(image, *size) for image, size in zip(images, sizes, strict=True)]
-        fields = images, self.output(batch.labels)
+        fields = images, labels
         # With names, a program expects dicts.
         named = None if self.names is None else NamedBatch(zip(self.names, fields, strict=True))
         if named is not None:
-            named.update((name, self.output(field)) for name, field in batch.others)
+            named.update(zip((name for name, _ in batch.others), others, strict=True))
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
         delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes

@@ -15,6 +15,9 @@ class Array:
     Supports the buffer protocol (`numpy.asarray`, `memoryview`) and DLPack (`torch.from_dlpack`, `numpy.from_dlpack`,
     `jax.dlpack.from_dlpack`). No view copies. The batch's buffer returns to the loader when the array and its views are
     gone.
+
+    An array on a GPU supports DLPack alone. The first export of an array of a batch makes the elements of the whole
+    batch, on the stream that the consumer names and in memory that belongs to the batch.
     """
 
     @property
@@ -45,11 +48,22 @@ class Batch:
     images: Array
     labels: Array
     others: list[tuple[str, Array]]
+    sizes: list[tuple[int, int]] | None
     sample_ids: list[int]
     requested_ids: list[int]
     epoch: int
     index: int
     prong: int
+    def deliver_to(self, stream: int, addresses: list[int]) -> None: ...
+
+@final
+class Device:
+    """A GPU that was opened."""
+
+    index: int
+    count: int
+    name: str
+    def __new__(cls, name: str) -> Device: ...
 
 @final
 class Epoch(Generic[_T]):
@@ -79,6 +93,7 @@ class Run:
         ] = ...,
         mix: tuple[list[tuple[str, Any, dict[str, Any] | None]], tuple[float, ...] | None] | None = None,
         per_sample: Callable[[Any, int], Any] | None = None,
+        device: Device | None = None,
     ) -> Run: ...
     def iterate(self, convert: Callable[[Batch], _T]) -> Epoch[_T]: ...
     def check(self, state: str) -> None: ...

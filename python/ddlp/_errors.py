@@ -3,6 +3,7 @@
 __all__ = [
     "ConfigurationError",
     "CorruptError",
+    "DeviceError",
     "DriveError",
     "Error",
     "OutOfMemoryError",
@@ -46,6 +47,12 @@ class CorruptError(Error):
 
 class DriveError(Error):
     """A drive cannot be used."""
+
+    __module__ = "ddlp"
+
+
+class DeviceError(Error):
+    """The GPU that `device` names cannot be used, or is lost."""
 
     __module__ = "ddlp"
 

@@ -13,6 +13,7 @@ from . import _ddlp
 from ._arrow import ArrowTable
 from ._batch import Batch, maker_of
 from ._classes import names_of
+from ._device import gpu_of
 from ._drives import Drive
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
@@ -49,7 +50,7 @@ class Loader:
 
     Images lie in the loader's own buffers: no copy is made. A buffer returns to the loader when the batch and all views
     of it are gone, so a program that keeps batches slows the loader down. `list(loader)` keeps all of them: copy what
-    you keep.
+    you keep. On a GPU (`device`), batches have their own memory, and may be kept.
 
     Args:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
@@ -84,7 +85,9 @@ class Loader:
         max_corrupt: Corrupt samples of an epoch that "skip" and "replace" tolerate: a number, or a share such as "1%".
             Default: 16 or 1 %, whichever is larger.
         output: Kind of arrays: "torch", "numpy", or "dlpack" for ddlp.Array, which any library with DLPack takes over.
-        device: Where batches lie: "cpu". Move a batch to a GPU in your own code.
+        device: Where batches lie: "cpu", or an NVIDIA GPU: "cuda:N", or "cuda" for PyTorch's current device (with the
+            output "dlpack", the device whose number is in LOCAL_RANK, else the first). A batch then travels as bytes
+            while the step before runs, and is an ordinary tensor on the current stream.
         dtype: Type of the images' elements: "float32", "float16", "bfloat16" or "uint8".
         layout: Order of the images' dimensions: "NCHW" or "NHWC". uint8 lies in memory as NHWC; under "NCHW" it is a
             view with strides, as floats are under "channels_last".
@@ -133,6 +136,7 @@ class Loader:
         ConfigurationError: The options do not fit each other or the dataset.
         UnavailableError: The dataset cannot be opened.
         DriveError: A drive cannot be used.
+        DeviceError: The GPU cannot be used.
     """
 
     @refuses_other_loaders
@@ -184,11 +188,6 @@ class Loader:
             self._arguments["fields"] = os.path.abspath(fields)
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
-        if device != "cpu":
-            raise ConfigurationError(
-                f'device is {device!r}, but batches are delivered to the memory of the host ("cpu"): leave device out, '
-                f"and move each batch, such as by images.to({device!r})"
-            )
         self._epochs = epochs
         pipelines = self._arguments["pipeline"] = pipelines_of(pipeline)
         self._phases = phases_of(pipelines, normalize, epochs)
@@ -214,6 +213,7 @@ class Loader:
         self._has_lost_run = False
         # The phase of the run.
         self._phase: Phase = self._phases[0]
+        self._gpu = gpu_of(device, output, self._options["rank"])
         self._open()
         note = self._latest().note_of_classes
         if note is not None:
@@ -436,7 +436,8 @@ class Loader:
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
         beside, (_, samples, columns, mix) = (fields_of(self._fields), self._table), self._source
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample)
+        device = None if self._gpu is None else self._gpu.device
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))
@@ -474,6 +475,6 @@ class Loader:
         return self._run
 
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
-        wrapped = self._maker.make(batch, self._phase.has_canvas)
+        wrapped = self._maker.make(batch, self._phase.has_canvas, self._gpu)
         self._has_begun = True
         return wrapped

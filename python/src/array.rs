@@ -2,23 +2,28 @@
 
 #![allow(unsafe_code)]
 
-use crate::dlpack;
-use ddlp_host::{DType, SharedField};
+use crate::device::DeviceBatch;
+use crate::dlpack::{self, Owner};
+use ddlp_host::{DType, FieldView, SharedField};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyCapsule, PyDict, PyTuple};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::ptr;
+use std::sync::Arc;
 
 /// One field of a batch: an array in the loader's own memory.
 ///
 /// Supports the buffer protocol (`numpy.asarray`, `memoryview`) and DLPack (`torch.from_dlpack`, `numpy.from_dlpack`,
 /// `jax.dlpack.from_dlpack`). No view copies. The batch's buffer returns to the loader when the array and its views are
 /// gone.
+///
+/// An array on a GPU supports DLPack alone. The first export of an array of a batch makes the elements of the whole
+/// batch, on the stream that the consumer names and in memory that belongs to the batch.
 #[pyclass(frozen, module = "ddlp")]
 pub struct Array {
-    pub(crate) field: SharedField,
+    memory: Memory,
     pub(crate) dtype: DType,
     /// Elements along each dimension.
     pub(crate) shape: Box<[isize]>,
@@ -26,24 +31,57 @@ pub struct Array {
     strides: Box<[isize]>,
 }
 
+/// Where the elements of an array lie.
+enum Memory {
+    Host(SharedField),
+    /// On a device: the batch, and the field's place among the batch's fields.
+    Device(Arc<DeviceBatch>, usize),
+}
+
 impl Array {
-    /// Makes an array of a field.
-    pub fn new(field: SharedField) -> Self {
-        let view = field.view();
+    /// Makes an array of a field in this process's memory.
+    pub fn new(field: FieldView<'_>) -> Self {
+        Self::of(&field, Memory::Host(field.share()))
+    }
+
+    /// Makes an array of a field on a device. `at` is the field's place among the batch's fields.
+    pub fn on_device(field: FieldView<'_>, batch: Arc<DeviceBatch>, at: usize) -> Self {
+        Self::of(&field, Memory::Device(batch, at))
+    }
+
+    fn of(view: &FieldView<'_>, memory: Memory) -> Self {
         let dtype = view.dtype();
         let shape = view.shape().into_iter().map(usize::cast_signed).collect();
         let strides = view.strides().into_iter().map(|stride| (stride * dtype.bytes()).cast_signed()).collect();
-        Self { field, dtype, shape, strides }
+        Self { memory, dtype, shape, strides }
     }
 
-    /// Returns the address of the first element, which stays valid while the field has owners.
-    pub(crate) fn data(&self) -> *mut c_void {
-        self.field.as_ptr().cast_mut().cast()
+    /// Returns type and number of the device.
+    pub(crate) fn device(&self) -> (i32, i32) {
+        match &self.memory {
+            Memory::Host(_) => dlpack::CPU,
+            Memory::Device(batch, _) => batch.device(),
+        }
     }
 
     /// Returns whether views may be written to.
     pub(crate) fn is_writable(&self) -> bool {
-        self.field.writable().is_some()
+        match &self.memory {
+            Memory::Host(field) => field.writable().is_some(),
+            Memory::Device(..) => true,
+        }
+    }
+
+    /// Returns the field, if this process can read it.
+    fn on_host(&self) -> PyResult<&SharedField> {
+        match &self.memory {
+            Memory::Host(field) => Ok(field),
+            Memory::Device(batch, _) => Err(PyBufferError::new_err(format!(
+                "the array lies on the GPU cuda:{}, where neither Python's buffers nor NumPy reach: use DLPack \
+                 (torch.from_dlpack, jax.dlpack.from_dlpack)",
+                batch.device().1
+            ))),
+        }
     }
 
     /// Returns the strides in elements.
@@ -119,16 +157,18 @@ impl Array {
     /// Refuses what no buffer of Python can hold: NumPy asks for this if an array has no buffer.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __array__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
-        let refused = self.format().err();
+        let refused = self.on_host().err().or_else(|| self.format().err());
         Err(refused.unwrap_or_else(|| PyBufferError::new_err("NumPy gets an array by its buffer: numpy.asarray")))
     }
 
-    /// Returns the device as DLPack numbers it: (1, 0), the CPU.
+    /// Returns the device as DLPack numbers it: (1, 0) is the CPU, (2, N) the GPU cuda:N.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        dlpack::CPU
+        self.device()
     }
 
-    /// Exports the array as a DLPack capsule.
+    /// Exports the array as a DLPack capsule. Of an array on a GPU, `stream` is the consumer's stream: None or 1 is the
+    /// legacy default stream, 2 the thread's default stream, a larger number the handle of a stream. With -1, the
+    /// consumer synchronises with the legacy default stream itself.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -139,15 +179,23 @@ impl Array {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let refused = |why: &str| Err(PyBufferError::new_err(why.to_string()));
-        match () {
-            () if stream.is_some() => refused("the array lies in the CPU's memory, which has no streams"),
-            () if dl_device.is_some_and(|device| device != dlpack::CPU) => {
-                refused("the array lies in the CPU's memory")
+        if dl_device.is_some_and(|device| device != self.device()) {
+            return refused(&format!("the array lies on {}", dlpack::name(self.device())));
+        }
+        if copy == Some(true) {
+            return refused("the array makes no copies: copy the view");
+        }
+        let owner = match &self.memory {
+            Memory::Host(_) if stream.is_some() => {
+                return refused("the array lies in the CPU's memory, which has no streams");
             }
-            () if copy == Some(true) => refused("the array makes no copies: copy the view"),
-            () if max_version.is_some_and(|(major, _)| major >= 1) => dlpack::versioned(py, self),
-            () if self.is_writable() => dlpack::unversioned(py, self),
-            () => refused("the array is read-only, which DLPack before 1.0 cannot express: copy it (numpy.array)"),
+            Memory::Host(field) => Owner::Host(field.clone()),
+            Memory::Device(batch, at) => Owner::Device(batch.exported(py, stream.as_ref())?, *at),
+        };
+        match max_version {
+            Some((major, _)) if major >= 1 => dlpack::versioned(py, self, owner),
+            _ if self.is_writable() => dlpack::unversioned(py, self, owner),
+            _ => refused("the array is read-only, which DLPack before 1.0 cannot express: copy it (numpy.array)"),
         }
     }
 
@@ -161,7 +209,7 @@ impl Array {
         unsafe { (*view).obj = ptr::null_mut() };
         let array = slf.get();
         let asks = |what: c_int| flags & what == what;
-        let format = array.format()?;
+        let (field, format) = (array.on_host()?, array.format()?);
         if asks(ffi::PyBUF_WRITABLE) && !array.is_writable() {
             return Err(PyBufferError::new_err("the array is read-only"));
         }
@@ -179,7 +227,7 @@ impl Array {
         // which never changes, and to a constant; Python only reads through them.
         unsafe {
             *view = ffi::Py_buffer {
-                buf: array.data(),
+                buf: field.as_ptr().cast_mut().cast(),
                 len: array.elements() * size,
                 itemsize: size,
                 readonly: c_int::from(!array.is_writable()),

@@ -5,15 +5,39 @@
 #![allow(unsafe_code)]
 
 use crate::array::Array;
+use ddlp_cuda::FinishedBatch;
 use ddlp_host::{DType, SharedField};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::ffi::{CStr, c_void};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// Number of the device type for the CPU's memory, and the device.
 pub const CPU: (i32, i32) = (1, 0);
+
+/// Returns the name of a device, from its type and number.
+pub fn name(device: (i32, i32)) -> String {
+    if device == CPU { "the CPU".into() } else { format!("the GPU cuda:{}", device.1) }
+}
+
+/// Owner of the memory of an exported array. The consumer drops it on any thread, without the interpreter's lock.
+pub enum Owner {
+    Host(SharedField),
+    /// A batch on a device, and the field's place in it.
+    Device(Arc<FinishedBatch>, usize),
+}
+
+impl Owner {
+    /// Returns the address of the first element, which stays valid while the value exists.
+    fn data(&self) -> *mut c_void {
+        match self {
+            Self::Host(field) => field.as_ptr().cast_mut().cast(),
+            Self::Device(batch, field) => ptr::without_provenance_mut(batch.address(*field) as usize),
+        }
+    }
+}
 
 const FLAG_READ_ONLY: u64 = 1;
 
@@ -61,7 +85,7 @@ struct Versioned {
 
 /// Owner of the memory, shape and strides of an exported tensor.
 struct Context {
-    _field: SharedField,
+    _owner: Owner,
     shape: Box<[i64]>,
     strides: Box<[i64]>,
 }
@@ -91,22 +115,23 @@ impl Managed for Versioned {
 }
 
 /// Exports an array for consumers of DLPack before 1.0, which cannot know that an array is read-only.
-pub fn unversioned<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyCapsule>> {
-    let (tensor, context) = export(array);
+pub fn unversioned<'py>(py: Python<'py>, array: &Array, owner: Owner) -> PyResult<Bound<'py, PyCapsule>> {
+    let (tensor, context) = export(array, owner);
     capsule(py, Unversioned { tensor, context, delete: delete::<Unversioned> })
 }
 
 /// Exports an array for consumers of DLPack 1.0 and later.
-pub fn versioned<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyCapsule>> {
-    let (tensor, context) = export(array);
+pub fn versioned<'py>(py: Python<'py>, array: &Array, owner: Owner) -> PyResult<Bound<'py, PyCapsule>> {
+    let (tensor, context) = export(array, owner);
     let flags = if array.is_writable() { 0 } else { FLAG_READ_ONLY };
     capsule(py, Versioned { major: 1, minor: 0, context, delete: delete::<Versioned>, flags, tensor })
 }
 
 /// Describes an array. The context owns what the tensor points to.
-fn export(array: &Array) -> (Tensor, *mut c_void) {
+fn export(array: &Array, owner: Owner) -> (Tensor, *mut c_void) {
+    let (data, (kind, number)) = (owner.data(), array.device());
     let mut context = Box::new(Context {
-        _field: array.field.clone(),
+        _owner: owner,
         shape: array.shape.iter().map(|&size| size as i64).collect(),
         strides: array.element_strides().map(|stride| stride as i64).collect(),
     });
@@ -117,8 +142,8 @@ fn export(array: &Array) -> (Tensor, *mut c_void) {
         float => (2, 8 * float.bytes() as u8),
     };
     let tensor = Tensor {
-        data: array.data(),
-        device: Device { kind: CPU.0, number: CPU.1 },
+        data,
+        device: Device { kind, number },
         dimensions: context.shape.len() as i32,
         dtype: DataType { code, bits, lanes: 1 },
         shape: context.shape.as_mut_ptr(),

@@ -39,8 +39,11 @@ impl Epoch {
         let run = self.run.get();
         let _turn = run.turn(py)?;
         let Some(batch) = run.due(py, self.epoch, self.number)? else { return Ok(None) };
+        let native = Py::new(py, Batch::new(py, &batch, run.on_device(&batch))?)?;
         // If this fails or is interrupted, the batch is still due.
-        let converted = self.convert.call1(py, (Batch::new(py, &batch)?,))?;
+        let converted = self.convert.call1(py, (&native,))?;
+        // On a device, a batch can be finished only once, so no handler of a signal may run from here on.
+        native.get().finish(py)?;
         drop(batch);
         run.took();
         Ok(Some(converted))

@@ -1,5 +1,6 @@
 //! The package's exceptions, which `ddlp/_errors.py` defines.
 
+use ddlp_cuda::CudaError;
 use ddlp_host::{LoaderError, LoaderErrorKind};
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -8,6 +9,9 @@ use std::io;
 
 /// Returns the exception for an error of the loader: its class follows from the kind, and its message names all causes.
 pub fn exception(error: &LoaderError) -> PyErr {
+    if let Some(error) = device_cause(error) {
+        return of_device(error);
+    }
     let class = match error.kind() {
         LoaderErrorKind::Configuration => "ConfigurationError",
         LoaderErrorKind::Unavailable => "UnavailableError",
@@ -21,6 +25,30 @@ pub fn exception(error: &LoaderError) -> PyErr {
     let raised = of_class(class, with_causes(error));
     Python::attach(|py| raised.set_cause(py, python_cause(error).map(|cause| cause.clone_ref(py))));
     raised
+}
+
+/// Returns the exception for an error of a GPU.
+pub fn of_device(error: &CudaError) -> PyErr {
+    let class = match error {
+        CudaError::Name(_) => "ConfigurationError",
+        CudaError::OutOfMemory { .. } => "OutOfMemoryError",
+        CudaError::Capturing | CudaError::Finished | CudaError::Forked => "UsageError",
+        CudaError::System { .. } => "SystemRefusedError",
+        _ => "DeviceError",
+    };
+    of_class(class, with_causes(error))
+}
+
+/// Returns the error of a GPU from which an error comes.
+fn device_cause(error: &LoaderError) -> Option<&CudaError> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(LoaderError::Delivery(error)) = error.downcast_ref() {
+            return error.inner().downcast_ref();
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Returns the exception from which an error comes, if Python code raised one.

@@ -3,6 +3,7 @@
 //! - `run`: a run as Python sees it: batches, position, figures. Rust works and waits without the interpreter's lock.
 //!   `opening`: opens it. `epoch`: the iterator over an epoch; `turn`: the turn of a thread to take a batch.
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
+//!   `device`: batches on a GPU.
 //! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
 //!   files.
 //! - `per_sample`: a Python function that changes the image of each sample.
@@ -15,6 +16,7 @@
 mod array;
 mod arrow;
 mod batch;
+mod device;
 mod dlpack;
 mod epoch;
 mod errors;
@@ -43,6 +45,8 @@ mod _ddlp {
     use super::array::Array;
     #[pymodule_export]
     use super::batch::Batch;
+    #[pymodule_export]
+    use super::device::Device;
     #[pymodule_export]
     use super::epoch::Epoch;
     #[pymodule_export]

@@ -5,12 +5,14 @@ mod figures;
 mod headspace;
 
 use crate::arrow::{Columns, Table};
+use crate::device::{self, DeviceBatch};
 use crate::epoch::Epoch;
 use crate::errors;
 use crate::opening;
 use crate::per_sample;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
+use ddlp_cuda::CudaTarget;
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
@@ -71,6 +73,8 @@ pub struct Run {
     objects: Vec<Arc<Sequence>>,
     /// The function that changes each sample's image. The loader inside `state` calls it.
     per_sample: Option<Arc<Py<PyAny>>>,
+    /// The device to which the run delivers; `None` if batches lie in host memory.
+    device: Option<ddlp_cuda::Device>,
     /// Names of the classes.
     #[pyo3(get)]
     classes: Vec<String>,
@@ -180,11 +184,13 @@ enum NoBatch {
 impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
-    /// weights. `beside` has the fields beside it, and `per_sample` changes each image.
+    /// weights. `beside` has the fields beside it, and `per_sample` changes each image. Batches lie on `device`.
     #[new]
     #[pyo3(signature = (
-        options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None
+        options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None,
+        device = None
     ))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         options: &str,
@@ -193,6 +199,7 @@ impl Run {
         beside: Beside,
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
         per_sample: Option<Py<PyAny>>,
+        device: Option<Py<device::Device>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
@@ -217,6 +224,10 @@ impl Run {
         let per_sample = per_sample.map(Arc::new);
         if let Some(function) = per_sample.clone() {
             builder = builder.per_sample(move |image, shape, seed| per_sample::change(&function, image, shape, seed));
+        }
+        let device = device.map(|device| device.get().0.clone());
+        if let Some(device) = &device {
+            builder = builder.deliver_prepared_to(CudaTarget::on(device));
         }
         let built = opening::until_given_up(py, calls_python, |given_up| builder.given_up_by(given_up).build())?;
         let loader = built.map_err(|error| errors::exception(&error))?;
@@ -244,6 +255,7 @@ impl Run {
             buffers,
             objects,
             per_sample,
+            device,
             process: process::id(),
         })
     }
@@ -423,6 +435,12 @@ impl Run {
         }
         let due = py.detach(|| self.wait(epoch, number));
         due.map_err(|why| self.without_batch(why))
+    }
+
+    /// Returns the batch as one on the device, if the run delivers to one.
+    pub fn on_device(&self, batch: &Arc<Batch>) -> Option<Arc<DeviceBatch>> {
+        let device = self.device.as_ref()?;
+        Some(Arc::new(DeviceBatch::new(batch.clone(), device.index())))
     }
 
     /// Records that Python has the batch that was due.

@@ -82,7 +82,10 @@ import ddlp
             "`stall_after_s` is 0, but must be a number of",
         ),
         ({"normalize": ((123.7, 116.3, 103.5), (58, 57, 57))}, ddlp.ConfigurationError, "divide both by 255"),
-        ({"device": "cuda:0"}, ddlp.ConfigurationError, r"device is .cuda:0., but .*images.to\(.cuda:0.\)"),
+        ({"device": "cuda:0"}, ddlp.ConfigurationError, "NumPy has no arrays on a GPU: choose the output"),
+        ({"device": "gpu"}, ddlp.ConfigurationError, 'device is \'gpu\', but must be "cpu", "cuda" or "cuda:N"'),
+        ({"device": 0}, ddlp.ConfigurationError, "device is 0, but must be"),
+        ({"device": "cuda0", "output": "dlpack"}, ddlp.ConfigurationError, "a device is cuda or cuda:N"),
         ({"pipeline": {0: "imagenet-val", 9: ["imagenet-val"] * 33}}, ddlp.ConfigurationError, "33 pipelines"),
     ],
 )

@@ -13,6 +13,7 @@ pub(crate) use filling::CudaMemory;
 use crate::device::{Device, DeviceMemory};
 use crate::driver::{Address, Driver};
 use crate::error::CudaError;
+use crate::finished::Outputs;
 use crate::pinned::{Pinned, PinnedSlots};
 use crate::queue::{Event, Stream};
 use ddlp_host::{BatchBuffer, BufferNeed, DeliveryError, DeliveryTarget};
@@ -33,6 +34,8 @@ pub(crate) struct Pairs {
     copies: Stream,
     /// Table of the values of floats; `None` for uint8.
     pub table: Option<DeviceMemory>,
+    /// Memory for batches that this crate finishes for a consumer.
+    pub outputs: Outputs,
     slots: PinnedSlots,
     need: BufferNeed,
     state: Mutex<State>,
@@ -121,6 +124,7 @@ impl CudaTarget {
             device: device.clone(),
             copies,
             table,
+            outputs: Outputs::default(),
             slots: PinnedSlots::default(),
             need,
             state: Mutex::new(state),
@@ -265,6 +269,7 @@ impl DeliveryTarget for CudaTarget {
         let copied = state.returning.slots();
         drop(state);
         drop(idle);
+        self.0.outputs.end();
         // The slots are about to be unmapped.
         self.0.slots.clear(&copied);
     }

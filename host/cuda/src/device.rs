@@ -64,6 +64,8 @@ pub struct Device(Arc<Opened>);
 
 #[derive(Debug)]
 struct Opened {
+    /// Number of devices that this process sees.
+    count: u32,
     context: Retained,
     kernels: Kernels,
     name: String,
@@ -89,6 +91,14 @@ unsafe impl Sync for Retained {}
 pub(crate) struct Entered<'d> {
     device: &'d Retained,
     before: RawContext,
+}
+
+/// The context is current on this thread, and the thread's calls end no capture, until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Relaxed<'d> {
+    entered: Entered<'d>,
+    /// Mode of the thread before.
+    before: c_int,
 }
 
 impl Device {
@@ -124,12 +134,17 @@ impl Device {
         unsafe { driver.cuDevicePrimaryCtxRetain(&mut context, device).map_err(|error| error.on(&name))? };
         let context = Retained { driver, index, device, context, home: Home::here() };
         let kernels = context.enter().and_then(|entered| Kernels::load(&entered)).map_err(|error| error.on(&name))?;
-        Ok(Self(Arc::new(Opened { context, kernels, name })))
+        Ok(Self(Arc::new(Opened { count, context, kernels, name })))
     }
 
     /// Returns the number of the device, which PyTorch uses too.
     pub fn index(&self) -> u32 {
         self.0.context.index
+    }
+
+    /// Returns the number of devices that this process sees.
+    pub fn count(&self) -> u32 {
+        self.0.count
     }
 
     /// Returns the number and the model of the device, such as `cuda:0 (NVIDIA H100 80GB HBM3)`.
@@ -169,6 +184,16 @@ impl Device {
             IS_RELAXED.set(true);
         }
         Ok(entered)
+    }
+
+    /// Makes the context current on a thread of the consumer. The thread's calls end no capture of a graph until the
+    /// value is dropped.
+    pub(crate) fn enter_relaxed(&self) -> Result<Relaxed<'_>, CudaError> {
+        let entered = self.enter()?;
+        let mut mode = CAPTURE_RELAXED;
+        // SAFETY: the driver reads and writes one number.
+        unsafe { entered.driver().cuThreadExchangeStreamCaptureMode(&mut mode)? };
+        Ok(Relaxed { entered, before: mode })
     }
 
     /// Returns the error for memory of the device that was refused, and any other error as it is.
@@ -233,6 +258,20 @@ impl Entered<'_> {
     }
 }
 
+impl Relaxed<'_> {
+    pub fn driver(&self) -> &'static Driver {
+        self.entered.driver()
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        let mut mode = self.before;
+        // SAFETY: the driver reads and writes one number.
+        ended(unsafe { self.driver().cuThreadExchangeStreamCaptureMode(&mut mode) });
+    }
+}
+
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if self.before != self.device.context {
@@ -266,6 +305,10 @@ impl DeviceMemory {
         unsafe { entered.driver().cuMemAlloc_v2(&mut address, bytes.max(1)) }
             .map_err(|error| device.refused(error, what))?;
         Ok(Self { device: device.clone(), address, bytes })
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     pub fn address(&self) -> Address {

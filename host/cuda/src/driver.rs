@@ -4,6 +4,7 @@
 //! an error that names it.
 
 use crate::error::{CudaError, DriverCode};
+use ddlp_host::Home;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::ptr;
@@ -125,6 +126,8 @@ type Text = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
 
 /// The driver, initialised. It stays loaded until the process ends.
 pub(crate) struct Driver {
+    /// A forked process cannot use the driver of its parent.
+    home: Home,
     functions: Functions,
     /// `cuGetErrorName` and `cuGetErrorString`.
     texts: [Text; 2],
@@ -140,7 +143,8 @@ impl Driver {
     /// Returns the driver of this machine, which the first call loads and initialises.
     pub fn get() -> Result<&'static Self, CudaError> {
         static DRIVER: OnceLock<Result<Driver, CudaError>> = OnceLock::new();
-        DRIVER.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+        let driver = DRIVER.get_or_init(Self::load).as_ref().map_err(Clone::clone)?;
+        if driver.home.is_here() { Ok(driver) } else { Err(CudaError::Forked) }
     }
 
     fn load() -> Result<Self, CudaError> {
@@ -148,7 +152,7 @@ impl Driver {
         let texts = [library.find("cuGetErrorName\0")?, library.find("cuGetErrorString\0")?];
         // SAFETY: the driver's functions of these names have this type.
         let texts = texts.map(|text| unsafe { std::mem::transmute::<*mut c_void, Text>(text) });
-        let driver = Self { functions: Functions::find(&library)?, texts };
+        let driver = Self { home: Home::here(), functions: Functions::find(&library)?, texts };
         // SAFETY: may be called at any time.
         match unsafe { driver.cuInit(0) } {
             Err(CudaError::Call { code, .. }) if code.number == code::STUB_LIBRARY => return Err(CudaError::Stub),

@@ -123,7 +123,10 @@ pub enum CudaError {
     #[error("the batch was not delivered to a CUDA device")]
     NotOnDevice,
     /// The process was forked.
-    #[error("CUDA cannot be used in a forked process: use the loader in the process that built it")]
+    #[error(
+        "CUDA cannot be used in a process that was forked from one that uses it: use the loader in the process that \
+         built it, or start processes by the method 'spawn'"
+    )]
     Forked,
     /// The system refused memory or a thread.
     #[error("the operating system refused {what}: {source}")]

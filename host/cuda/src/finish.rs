@@ -1,7 +1,7 @@
 //! Hand-over of a batch: what the consumer's stream does to make tensors of its rows.
 
 use crate::delivery::{CudaMemory, Pair, Pairs};
-use crate::driver::{Address, RawStream};
+use crate::driver::{Address, Driver, RawStream};
 use crate::error::CudaError;
 use ddlp_host::{Batch, Field, FieldView, Finishing};
 use std::error::Error;
@@ -54,12 +54,8 @@ pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaErro
     // Kept until the end, so that what follows finds the context current.
     let entered = pairs.device.enter()?;
     let stream = consumer.stream() as RawStream;
-    let mut capturing = 0;
-    // SAFETY: the stream is one of the context, as the consumer promises; the driver writes a number.
-    unsafe { entered.driver().cuStreamIsCapturing(stream, &mut capturing) }.map_err(|error| pairs.failed(error))?;
-    if capturing != 0 {
-        return Err(CudaError::Capturing);
-    }
+    // SAFETY: the stream is one of the context, as the consumer promises.
+    unsafe { check_capture(entered.driver(), stream) }.map_err(|error| pairs.failed(error))?;
     let places = places(batch, consumer)?;
     let pair = memory.take().ok_or(CudaError::Finished)?;
     let work = Work { pairs, pair: &pair, finishing, rows: batch.len(), fields: &memory.fields, places: &places };
@@ -78,6 +74,18 @@ pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaErro
             Err(pairs.failed(error))
         }
     }
+}
+
+/// Refuses a stream that records a graph.
+///
+/// # Safety
+///
+/// The stream exists, in the context that is current.
+pub(crate) unsafe fn check_capture(driver: &Driver, stream: RawStream) -> Result<(), CudaError> {
+    let mut capturing = 0;
+    // SAFETY: the driver writes a number; the rest is the caller's duty.
+    unsafe { driver.cuStreamIsCapturing(stream, &mut capturing)? };
+    if capturing == 0 { Ok(()) } else { Err(CudaError::Capturing) }
 }
 
 /// Asks the consumer for the place of each field.

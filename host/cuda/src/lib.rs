@@ -30,7 +30,7 @@
 //! - `driver`: the driver's library, loaded when a device is first opened; nothing of CUDA is needed to build this
 //!   crate. `device`: an opened device. `queue`: streams and events. `pinned`: memory from which the device copies.
 //! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer
-//!   of this crate's own.
+//!   of this crate's own. `finished`: batches that stay in memory of this crate's own, for DLPack.
 //! - `error`: why something cannot be done, in a sentence that says what to do.
 //!
 //! One loader delivers to one device. A process that was forked after the loader was built cannot use it.
@@ -41,6 +41,7 @@ mod device;
 mod driver;
 mod error;
 mod finish;
+mod finished;
 mod kernels;
 mod output;
 mod pinned;
@@ -50,4 +51,5 @@ pub use delivery::CudaTarget;
 pub use device::{Device, DeviceName};
 pub use error::{CudaError, DriverCode};
 pub use finish::{Consumer, finish};
+pub use finished::{FinishedBatch, LEGACY_STREAM};
 pub use output::Output;

@@ -22,6 +22,13 @@ impl Run {
         convert: &Py<PyAny>,
         time: Duration,
     ) -> PyResult<String> {
+        if self.device.is_some() {
+            return Err(errors::configuration(
+                "headspace takes batches from host memory: measure a loader without `device`, with a step that copies \
+                 its batch to the GPU"
+                    .into(),
+            ));
+        }
         let _turn = self.turn(py)?;
         let measured = py.detach(|| self.run_steps(step, convert, time));
         let headspace = measured.map_err(|why| self.without_batch(why))?;
@@ -39,7 +46,7 @@ impl Run {
         *locked(&self.waits) = Some(thread::current().id());
         let train = |batch: &ddlp_host::Batch| {
             let trained = Python::attach(|py| -> PyResult<()> {
-                let batch = convert.call1(py, (Batch::new(py, batch)?,))?;
+                let batch = convert.call1(py, (Batch::new(py, batch, None)?,))?;
                 step.call1(py, (batch,))?;
                 py.check_signals()
             });
