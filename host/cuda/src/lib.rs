@@ -29,8 +29,9 @@
 //!
 //! - `driver`: the driver's library, loaded when a device is first opened; nothing of CUDA is needed to build this
 //!   crate. `device`: an opened device. `queue`: streams and events. `pinned`: memory from which the device copies.
-//! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer of
-//!   this crate's own.
+//! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer
+//!   of this crate's own.
+//! - `meter`: how fast copies and kernels are.
 //! - `error`: why something cannot be done, in a sentence that says what to do.
 //!
 //! One loader delivers to one device. A process that was forked after the loader was built cannot use it.
@@ -42,6 +43,7 @@ mod driver;
 mod error;
 mod finish;
 mod kernels;
+mod meter;
 mod output;
 mod pinned;
 mod queue;
@@ -50,4 +52,5 @@ pub use delivery::CudaTarget;
 pub use device::{Device, DeviceName};
 pub use error::{CudaError, DriverCode};
 pub use finish::{Consumer, finish};
+pub use meter::{Meter, Work};
 pub use output::Output;
