@@ -11,10 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Returns a program of this workspace, built with the profile of the tests.
+/// Returns a program of this workspace, built with the profile of the tests. If the environment variable
+/// `DDLP_PROGRAMS` names a folder, the program lies there.
 pub fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let folder = BUILT.get_or_init(|| {
+        if let Some(folder) = std::env::var_os("DDLP_PROGRAMS") {
+            return folder.into();
+        }
         // Tests lie in PROFILE/deps, programs in PROFILE.
         let exe = std::env::current_exe().expect("the test has a path");
         let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();

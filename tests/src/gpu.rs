@@ -1,5 +1,6 @@
 //! Runs a test on the stand-in for NVIDIA's driver: in a process of its own, which finds the stand-in as programs find
-//! the driver.
+//! the driver. With `DDLP_CUDA` in the environment, tests that need nothing of the stand-in run on this machine's
+//! driver.
 
 use fake_cuda::StandIn;
 use std::path::Path;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Tells a process that it runs the test itself.
 const WITHIN: &str = "DDLP_TEST_ON_GPU";
+/// Makes tests run on this machine's driver.
+const REAL: &str = "DDLP_CUDA";
 /// Time after which a test hangs: ten thousand orders of work take minutes.
 const HANGS_AFTER: Duration = Duration::from_secs(3600);
 
@@ -22,6 +25,18 @@ pub fn on_stand_in(name: &str, settings: &[(&str, &str)], test: impl FnOnce(&Sta
     }
     let folder = fake_cuda::folder();
     in_child(name, folder.path(), settings);
+}
+
+/// Runs `test` on this machine's driver if `DDLP_CUDA` is in the environment, and otherwise as [`on_stand_in`] does.
+///
+/// # Panics
+///
+/// As [`on_stand_in`].
+pub fn on_driver(name: &str, test: impl FnOnce(Option<&StandIn>)) {
+    if std::env::var_os(REAL).is_some() {
+        return test(None);
+    }
+    on_stand_in(name, &[], |driver| test(Some(driver)));
 }
 
 /// Runs `test` in a process of its own, which finds the driver in this folder or nowhere.

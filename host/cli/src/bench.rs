@@ -2,11 +2,13 @@
 //!
 //! - [`dual`]: both prongs together against each alone; [`cases`]: the runs; [`child`]: one run; [`figures`]: results
 //!   computed from the runs; [`table`]: their presentation.
+//! - [`mod@gpu`]: copies to a GPU, kernels, and runs into it.
 
 mod cases;
 mod child;
 mod dual;
 mod figures;
+mod gpu;
 mod table;
 
 use crate::Ending;
@@ -17,11 +19,13 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum BenchCommand {
     Dual(dual::DualArgs),
+    Gpu(gpu::GpuArgs),
 }
 
 /// Runs the command.
 pub fn bench(command: &BenchCommand, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     match command {
         BenchCommand::Dual(args) => dual::dual(args, interrupt),
+        BenchCommand::Gpu(args) => gpu::gpu(args, interrupt),
     }
 }

@@ -18,7 +18,7 @@ mod saving;
 mod starting;
 mod summary;
 
-pub use args::{RunArgs, parse_positive, parse_throttle};
+pub use args::{RunArgs, parse_device, parse_positive, parse_seconds, parse_throttle};
 
 use crate::interrupt::Interrupt;
 use crate::wrong::wrong;

@@ -31,6 +31,7 @@
 //!   crate. `device`: an opened device. `queue`: streams and events. `pinned`: memory from which the device copies.
 //! - `delivery`: the delivery target. `kernels`: the kernels. `finish`: hand-over to a consumer. `output`: a consumer
 //!   of this crate's own. `finished`: batches that stay in memory of this crate's own, for DLPack.
+//! - `meter`: how fast copies and kernels are.
 //! - `error`: why something cannot be done, in a sentence that says what to do.
 //!
 //! One loader delivers to one device. A process that was forked after the loader was built cannot use it.
@@ -43,6 +44,7 @@ mod error;
 mod finish;
 mod finished;
 mod kernels;
+mod meter;
 mod output;
 mod pinned;
 mod queue;
@@ -52,4 +54,5 @@ pub use device::{Device, DeviceName};
 pub use error::{CudaError, DriverCode};
 pub use finish::{Consumer, finish};
 pub use finished::{FinishedBatch, LEGACY_STREAM};
+pub use meter::{Meter, Work};
 pub use output::Output;

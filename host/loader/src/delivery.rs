@@ -113,7 +113,12 @@ pub struct Filled<'a> {
     pub fields: &'a [Range<usize>],
 }
 
-impl Filled<'_> {
+impl<'a> Filled<'a> {
+    /// Describes a buffer that holds rows, and behind them the fields.
+    pub fn new(rows: usize, fields: &'a [Range<usize>]) -> Self {
+        Self { rows, fields }
+    }
+
     /// Returns the bytes from the beginning of the buffer to the end of what it holds.
     pub fn end(&self) -> usize {
         self.fields.last().map_or(self.rows, |last| last.end)
@@ -176,6 +181,13 @@ pub struct BufferNeed {
     pub table: Arc<[u8]>,
     /// Wakes the loader when a buffer has come back.
     pub returned: BufferReturned,
+}
+
+impl BufferNeed {
+    /// Describes what whoever measures or tests a target without a loader needs: nobody is woken.
+    pub fn new(count: usize, bytes: usize, table: Arc<[u8]>) -> Self {
+        Self { count, bytes, table, returned: BufferReturned::default() }
+    }
 }
 
 /// Handle by which a delivery target tells its loader that a buffer can be taken again.

@@ -31,3 +31,10 @@ pub struct Finishing {
     /// How the rows are mixed.
     pub mix: BatchMix,
 }
+
+impl Finishing {
+    /// Returns how rows that are not mixed are finished.
+    pub fn unmixed(prepared: Shape, dtype: DType, planar: bool, table: Arc<[u8]>) -> Self {
+        Self { prepared, dtype, planar, table, mix: BatchMix::Unmixed }
+    }
+}

@@ -2,7 +2,6 @@
 //! unless the delivery target finishes batches itself.
 
 use crate::finishing::Finishing;
-use crate::mixing::BatchMix;
 use crate::options::LoaderOptions;
 use ddlp_pixels::{DType, Field, ImageLayout, Normalize, Normalizer, Shape, Window, blend};
 
@@ -31,7 +30,7 @@ impl ImageOutput {
         }
         let table = normalizer.map_or_else(Default::default, |normalizer| normalizer.table().into());
         let planar = is_planar(dtype, layout);
-        let finishing = Some(Finishing { prepared, dtype, planar, table, mix: BatchMix::Unmixed });
+        let finishing = Some(Finishing::unmixed(prepared, dtype, planar, table));
         Self { prepared, dtype, layout, normalizer: None, finishing }
     }
 

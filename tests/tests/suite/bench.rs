@@ -1,8 +1,11 @@
-//! `ddlp bench dual` from beginning to end: every case is measured, and the figures agree with each other.
+//! `ddlp bench dual` and `ddlp bench gpu` from beginning to end: every case is measured, and the figures of `dual`
+//! agree with each other.
 
 use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::gpu::on;
 use ddlp_tests::photos::Photos;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn figure(case: &serde_json::Value, name: &str) -> f64 {
     case[name].as_f64().unwrap_or_else(|| panic!("{name} is a number in {case}"))
@@ -98,4 +101,55 @@ fn a_drive_that_alone_holds_the_dataset_is_measured_in_place_of_a_local_one() {
     let refused = bench(&["--throttle", "0.5"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("--throttle") && said.contains("leave it out"), "{said}");
+}
+
+/// Runs `ddlp bench gpu` with the driver in a folder.
+fn bench_gpu(photos: &Photos, driver: &Path, extra: &[&str]) -> Output {
+    let mut command = Command::new(program("ddlp"));
+    command.args(["bench", "gpu"]).arg(photos.folder()).args(extra);
+    on(&mut command, driver).env("FAKE_CUDA_VERBOSE", "true").stdin(Stdio::null()).output().expect("the command runs")
+}
+
+#[test]
+fn a_small_bench_of_a_gpu_measures_every_case_and_uses_the_driver_rightly() {
+    let photos = Photos::new(8);
+    let folder = fake_cuda::folder();
+    let small = ["--batch", "2", "--threads", "1,1024", "--rounds", "2", "--seconds", "0.01", "--json", "-"];
+    let output = bench_gpu(&photos, folder.path(), &small);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let expected = [
+        ("copies", vec!["locked memory", "plain memory", "target"]),
+        ("images", vec!["files, 1 thread", "indexed pack, 1 thread", "raw pack, 1 thread"]),
+    ];
+    for (group, names) in expected {
+        assert_eq!(outcome[group].as_object().expect(group).keys().collect::<Vec<_>>(), names);
+    }
+    assert_eq!(outcome["kernels"].as_object().expect("kernels").len(), 4 * 2);
+    for group in ["copies", "kernels", "images"] {
+        for (name, case) in outcome[group].as_object().expect(group) {
+            assert!(said.lines().any(|line| line.trim_start().starts_with(name.as_str())), "{name}: {said}");
+            for of in ["rate", "ratio", "control"] {
+                let figure = figure(&case[of], "median");
+                assert!(figure.is_finite() && figure > 0.0, "{name}: {of} in {case}");
+                assert_eq!(case[of]["rounds"].as_array().map(Vec::len), Some(2), "{name}");
+            }
+        }
+    }
+    assert!(!said.contains("fake CUDA"), "the driver is used rightly: {said}");
+    // A byte of each row is read, and two of a float are written.
+    let rows = 2 * 224 * 224 * 3;
+    assert_eq!(outcome["kernels"]["float16 NCHW"]["bytes"], serde_json::json!(rows * 3));
+    assert_eq!(outcome["copies"]["target"]["bytes"], serde_json::json!(rows));
+}
+
+#[test]
+fn without_a_driver_a_gpu_is_not_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("libcuda.so.1"), vec![b'x'; 4096]).expect("a file");
+    let output = bench_gpu(&Photos::new(3), folder.path(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len(), said.lines().count()), (Some(1), 0, 1), "{said}");
+    assert!(said.starts_with("error: there is no CUDA driver on this machine ("), "{said}");
 }

@@ -1,4 +1,6 @@
 //! Batches that end in the memory of a GPU are those of the host, and whatever fails there ends in a sentence.
+//!
+//! With `DDLP_CUDA` in the environment, the tests that call `on_driver` run on this machine's driver.
 
 use crate::finishing::{contents, small};
 use ddlp_cuda::{Consumer, CudaError, CudaTarget, Device, DeviceName, Output, finish};
@@ -9,7 +11,7 @@ use ddlp_host::{
 use ddlp_pixels::Pipeline;
 use ddlp_pixels::ops::{RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo, Size};
 use ddlp_tests::agent::program;
-use ddlp_tests::gpu::{on, on_stand_in, with_driver_in};
+use ddlp_tests::gpu::{on, on_driver, on_stand_in, with_driver_in};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader, local, wait_until};
 use fake_cuda::{StandIn, Statistics};
@@ -31,8 +33,9 @@ fn on_device(device: &Device, builder: LoaderBuilder) -> Vec<(u32, u32, blake3::
     })
 }
 
-/// Waits until the stand-in has everything back but what `kept` says, and asserts that nothing was done wrong.
-fn assert_clean(driver: &StandIn) {
+/// Waits until the stand-in, if there is one, has everything back, and asserts that nothing was done wrong.
+fn assert_clean<'d>(driver: impl Into<Option<&'d StandIn>>) {
+    let Some(driver) = driver.into() else { return };
     wait_until("everything is given back", || driver.statistics().is_clean());
     driver.assert_clean();
     assert_eq!(driver.statistics().pageable_to_host, 0);
@@ -78,7 +81,7 @@ fn cause(error: &LoaderError) -> &CudaError {
 
 #[test]
 fn batches_of_every_type_layout_mix_and_prong_are_those_of_the_host() {
-    on_stand_in("gpu::batches_of_every_type_layout_mix_and_prong_are_those_of_the_host", &[], |driver| {
+    on_driver("gpu::batches_of_every_type_layout_mix_and_prong_are_those_of_the_host", |driver| {
         let photos = Photos::new(SAMPLES);
         // A batch lacks a row, and rows follow it.
         photos.write(9, b"no image");
@@ -110,7 +113,7 @@ fn batches_of_every_type_layout_mix_and_prong_are_those_of_the_host() {
 
 #[test]
 fn every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes() {
-    on_stand_in("gpu::every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes", &[], |driver| {
+    on_driver("gpu::every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes", |driver| {
         let photos = Photos::new(SAMPLES);
         let pack = photos.pack();
         let of = || loader(&pack).pipeline(small()).dtype(DType::F16).mixup(0.3).batch_size(7).epochs(2).buffers(2);
@@ -120,7 +123,9 @@ fn every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes() {
         for (seed, strategy) in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered, Strategy::Csd].into_iter().enumerate()
         {
             for results in [LocalResults::Shared, LocalResults::Read, LocalResults::File(file.clone())] {
-                driver.set("seed", seed);
+                if let Some(driver) = driver {
+                    driver.set("seed", seed);
+                }
                 let DriveSpec::Local(drive) = local(results.clone()) else { unreachable!("a local drive") };
                 let drive = DriveSpec::Local(LocalDrive { slots: Some(3), ..drive });
                 let found = on_device(&device, of().strategy(strategy).drive(drive));
@@ -140,7 +145,7 @@ fn every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes() {
 
 #[test]
 fn odd_sizes_and_last_batches_are_delivered() {
-    on_stand_in("gpu::odd_sizes_and_last_batches_are_delivered", &[], |driver| {
+    on_driver("gpu::odd_sizes_and_last_batches_are_delivered", |driver| {
         let photos = Photos::new(SAMPLES);
         let pack = photos.pack();
         let device = device();
@@ -166,7 +171,7 @@ fn odd_sizes_and_last_batches_are_delivered() {
 
 #[test]
 fn batches_may_be_kept_dropped_or_finished_late_but_not_twice() {
-    on_stand_in("gpu::batches_may_be_kept_dropped_or_finished_late_but_not_twice", &[], |driver| {
+    on_driver("gpu::batches_may_be_kept_dropped_or_finished_late_but_not_twice", |driver| {
         let photos = Photos::new(SAMPLES);
         let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).epochs(3).buffers(3);
         let device = device();
@@ -252,7 +257,7 @@ unsafe impl Consumer for Capturing {
 
 #[test]
 fn a_consumer_without_a_place_gets_an_error_and_the_batch_stays() {
-    on_stand_in("gpu::a_consumer_without_a_place_gets_an_error_and_the_batch_stays", &[], |driver| {
+    on_driver("gpu::a_consumer_without_a_place_gets_an_error_and_the_batch_stays", |driver| {
         let photos = Photos::new(SAMPLES);
         let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu);
         let device = device();

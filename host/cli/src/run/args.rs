@@ -282,7 +282,8 @@ fn parse_drive(text: &str) -> Result<DriveChoice, String> {
     }
 }
 
-fn parse_device(text: &str) -> Result<DeviceName, CudaError> {
+/// Parses the name of a GPU.
+pub fn parse_device(text: &str) -> Result<DeviceName, CudaError> {
     text.parse()
 }
 
@@ -336,7 +337,8 @@ fn parse_milliseconds(text: &str) -> Result<f64, String> {
     parse_number(text, 0.0, 86_400_000.0, "a number of milliseconds")
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+/// Parses seconds.
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
     parse_number(text, 0.01, 86_400.0, "a number of seconds")
 }
 

@@ -104,7 +104,7 @@ impl Engine {
         let rows = bucket.bytes_of_rows(records);
         let Some(finishing) = bucket.images.finishing() else {
             self.task.mix_images(id, &mut buffer.bytes_mut()[..rows])?;
-            let memory = buffer.on_ready(Filled { rows, fields: &[] }).map_err(LoaderError::Delivery)?;
+            let memory = buffer.on_ready(Filled::new(rows, &[])).map_err(LoaderError::Delivery)?;
             return Ok((memory, None));
         };
         let values = || others.iter().map(|values| values.bytes().expect("the host has filled it"));
@@ -112,7 +112,7 @@ impl Engine {
         for (place, values) in fields.iter().zip(values()) {
             buffer.bytes_mut()[place.clone()].copy_from_slice(values);
         }
-        let filled = Filled { rows, fields: &fields };
+        let filled = Filled::new(rows, &fields);
         let memory = match slot {
             Some(slot) => buffer.on_ready_from(Box::new(slot), filled),
             None => buffer.on_ready(filled),
