@@ -208,15 +208,16 @@ def _random_crop(transform: Any) -> Operation:
 
 
 def _random_erasing(transform: Any) -> Operation:
+    value: Any
     if type(transform).__module__.startswith("timm."):
         if transform.mode == "rand" or transform.max_count != 1:
             raise ValueError("only one box, of one colour or of random pixels (`mode` const or pixel), is possible")
         low, high = (math.exp(bound) for bound in transform.log_aspect_ratio)
         area = (transform.min_area, transform.max_area)
-        value: Any = "random" if transform.mode == "pixel" else (0, 0, 0)
+        value = "random" if transform.mode == "pixel" else (0, 0, 0)
         return RandomErasing(transform.probability, area, (low, high), value)
     # torchvision.transforms.v2 keeps "random" as None.
-    value: Any = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
+    value = "random" if transform.value in (None, "random") else tuple(_channels(transform.value))
     scale, ratio = transform.scale, transform.ratio
     return RandomErasing(transform.p, (scale[0], scale[1]), (ratio[0], ratio[1]), value)
 
