@@ -4,7 +4,6 @@ use crate::driver::{ATTRIBUTE_HOST_REGISTER, Address, CAPTURE_RELAXED, Driver, R
 use crate::error::CudaError;
 use crate::kernels::Kernels;
 use ddlp_host::Home;
-use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ptr;
@@ -86,17 +85,23 @@ unsafe impl Send for Retained {}
 // SAFETY: as above; the value does not change.
 unsafe impl Sync for Retained {}
 
-/// The context is current on this thread until the value is dropped; then the former one is again.
+/// The context is current on this thread, and the thread's calls end no capture of a graph, until the value is dropped;
+/// then both are again as they were.
 #[derive(Debug)]
 pub(crate) struct Entered<'d> {
     device: &'d Retained,
     before: RawContext,
+    /// Ends after the former context is current again.
+    _relaxed: Relaxed,
 }
 
-/// The context is current on this thread, and the thread's calls end no capture, until the value is dropped.
+/// This thread's calls end no capture of a graph, this thread's or another's, until the value is dropped.
+///
+/// While any thread captures in the default mode, calls that allocate, free, register or wait would otherwise fail, and
+/// end the capture. No call here can become a part of a graph by mistake: captured streams are refused.
 #[derive(Debug)]
-pub(crate) struct Relaxed<'d> {
-    entered: Entered<'d>,
+struct Relaxed {
+    driver: &'static Driver,
     /// Mode of the thread before.
     before: c_int,
 }
@@ -109,6 +114,7 @@ impl Device {
     /// [`CudaError`] says what is missing: the driver, a device, or an ability of the device.
     pub fn open(name: DeviceName) -> Result<Self, CudaError> {
         let driver = Driver::get()?;
+        let _relaxed = Relaxed::new(driver)?;
         let (mut count, mut device, mut can_register) = (0, 0, 0);
         // SAFETY: the driver writes one number.
         unsafe { driver.cuDeviceGetCount(&mut count)? };
@@ -165,35 +171,9 @@ impl Device {
         &self.0.kernels
     }
 
-    /// Makes the context current on a thread of the consumer.
+    /// Makes the context current on this thread, whose calls end no capture of a graph until the value is dropped.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, CudaError> {
         self.0.context.enter()
-    }
-
-    /// Makes the context current on a thread of the loader or of this crate. The thread's calls then end no capture of
-    /// a graph.
-    pub(crate) fn enter_own(&self) -> Result<Entered<'_>, CudaError> {
-        thread_local! {
-            static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
-        }
-        let entered = self.enter()?;
-        if !IS_RELAXED.get() {
-            let mut mode = CAPTURE_RELAXED;
-            // SAFETY: the driver reads and writes one number.
-            unsafe { entered.driver().cuThreadExchangeStreamCaptureMode(&mut mode)? };
-            IS_RELAXED.set(true);
-        }
-        Ok(entered)
-    }
-
-    /// Makes the context current on a thread of the consumer. The thread's calls end no capture of a graph until the
-    /// value is dropped.
-    pub(crate) fn enter_relaxed(&self) -> Result<Relaxed<'_>, CudaError> {
-        let entered = self.enter()?;
-        let mut mode = CAPTURE_RELAXED;
-        // SAFETY: the driver reads and writes one number.
-        unsafe { entered.driver().cuThreadExchangeStreamCaptureMode(&mut mode)? };
-        Ok(Relaxed { entered, before: mode })
     }
 
     /// Returns the error for memory of the device that was refused, and any other error as it is.
@@ -231,6 +211,7 @@ impl Retained {
         if !self.home.is_here() {
             return Err(CudaError::Forked);
         }
+        let relaxed = Relaxed::new(self.driver)?;
         let mut before = ptr::null_mut();
         // SAFETY: the driver writes a handle; the context exists.
         unsafe {
@@ -239,13 +220,14 @@ impl Retained {
                 self.driver.cuCtxSetCurrent(self.context)?;
             }
         }
-        Ok(Entered { device: self, before })
+        Ok(Entered { device: self, before, _relaxed: relaxed })
     }
 }
 
 impl Drop for Retained {
     fn drop(&mut self) {
         if self.home.is_here() {
+            let _relaxed = Relaxed::new(self.driver);
             // SAFETY: retained once; nothing uses the context through this value any more.
             ended(unsafe { self.driver.cuDevicePrimaryCtxRelease_v2(self.device) });
         }
@@ -258,17 +240,20 @@ impl Entered<'_> {
     }
 }
 
-impl Relaxed<'_> {
-    pub fn driver(&self) -> &'static Driver {
-        self.entered.driver()
+impl Relaxed {
+    fn new(driver: &'static Driver) -> Result<Self, CudaError> {
+        let mut mode = CAPTURE_RELAXED;
+        // SAFETY: the driver reads and writes one number.
+        unsafe { driver.cuThreadExchangeStreamCaptureMode(&mut mode)? };
+        Ok(Self { driver, before: mode })
     }
 }
 
-impl Drop for Relaxed<'_> {
+impl Drop for Relaxed {
     fn drop(&mut self) {
         let mut mode = self.before;
         // SAFETY: the driver reads and writes one number.
-        ended(unsafe { self.driver().cuThreadExchangeStreamCaptureMode(&mut mode) });
+        ended(unsafe { self.driver.cuThreadExchangeStreamCaptureMode(&mut mode) });
     }
 }
 

@@ -117,7 +117,7 @@ impl Output {
     /// Waits until nothing uses the memory, and makes it available again; frees it if that cannot be.
     fn take_back(self) {
         let Self { memory, passed, is_reusable, idle } = self;
-        let wait = || memory.device().enter_own().and_then(|entered| passed.wait(entered.driver()));
+        let wait = || memory.device().enter().and_then(|entered| passed.wait(entered.driver()));
         let has_passed = is_reusable && wait().is_ok();
         if has_passed
             && let Some(idle) = idle.upgrade()
@@ -187,8 +187,8 @@ impl FinishedBatch {
             finish(batch, &mut placing)?;
             return Ok(Self { places: placing.places.into(), lent: None });
         };
-        // Until the end, so that memory may be allocated while a graph is captured elsewhere.
-        let entered = pairs.device.enter_relaxed()?;
+        // Kept until the end, so that what follows finds the context current.
+        let entered = pairs.device.enter()?;
         let back = pairs.outputs.back()?;
         let passed = Event::new(&pairs.device)?;
         finish(batch, &mut placing)?;

@@ -3,7 +3,7 @@
 //! With `DDLP_CUDA` in the environment, the tests that call `on_driver` run on this machine's driver.
 
 use crate::finishing::{contents, small};
-use ddlp_cuda::{Consumer, CudaError, CudaTarget, Device, DeviceName, Output, finish};
+use ddlp_cuda::{Consumer, CudaError, CudaTarget, Device, DeviceName, FinishedBatch, Output, finish};
 use ddlp_host::{
     Batch, CorruptPolicy, DType, Digest, DriveSpec, FieldView, ImageLayout, LastBatch, LoaderBuilder, LoaderError,
     LoaderErrorKind, LocalDrive, LocalResults, Normalize, Strategy,
@@ -603,6 +603,80 @@ fn a_capture_of_the_consumers_survives_the_loader_and_takes_no_batch() {
         call!(driver, b"cuStreamDestroy_v2", stream => u64);
         call!(driver, b"cuDevicePrimaryCtxRelease_v2", 0 => i32);
         drop((batch, loader, output, device));
+        assert_clean(driver);
+    });
+}
+
+/// A capture of a graph on a thread of its own, in the default mode: unsafe calls of any thread end it.
+struct OtherCapture {
+    end: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl OtherCapture {
+    fn begin() -> Self {
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let (end, is_to_end) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let driver = StandIn::in_use();
+            let (mut context, mut stream, mut graph) = (0u64, 0u64, 0u64);
+            call!(driver, b"cuInit", 0 => u32);
+            call!(driver, b"cuDevicePrimaryCtxRetain", &mut context => *mut u64, 0 => i32);
+            call!(driver, b"cuCtxSetCurrent", context => u64);
+            call!(driver, b"cuStreamCreate", &mut stream => *mut u64, 1 => u32);
+            call!(driver, b"cuStreamBeginCapture_v2", stream => u64, 0 => i32);
+            begun.send(()).unwrap();
+            is_to_end.recv().unwrap();
+            // Fails if a call ended the capture.
+            call!(driver, b"cuStreamEndCapture", stream => u64, &mut graph => *mut u64);
+            call!(driver, b"cuStreamDestroy_v2", stream => u64);
+            call!(driver, b"cuCtxSetCurrent", 0 => u64);
+            call!(driver, b"cuDevicePrimaryCtxRelease_v2", 0 => i32);
+        });
+        has_begun.recv().unwrap();
+        Self { end, thread }
+    }
+
+    fn end(self) {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_capture_of_another_thread_survives_all_that_a_loader_does() {
+    on_stand_in("gpu::a_capture_of_another_thread_survives_all_that_a_loader_does", &[], |driver| {
+        let photos = Photos::new(SAMPLES);
+        let of = || loader(&photos.pack()).pipeline(small()).dtype(DType::F16).epochs(2).buffers(3);
+        let expected = contents(of().strategy(Strategy::Cpu), |batch| batch);
+        let capture = OtherCapture::begin();
+        for (strategy, results) in [
+            (Strategy::Cpu, None),
+            (Strategy::Csd, Some(LocalResults::Shared)),
+            (Strategy::Wrr, Some(LocalResults::Shared)),
+            (Strategy::Csd, Some(LocalResults::Read)),
+        ] {
+            let builder = results.into_iter().fold(of().strategy(strategy), |of, results| of.drive(local(results)));
+            let device = device();
+            assert!(on_device(&device, builder.clone()) == expected, "{strategy}");
+            // Finished in memory of the crate's own, on a stream that exists.
+            let mut loader = builder.deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
+            let batches = [(); 2].map(|()| loader.next().unwrap().unwrap());
+            // SAFETY: the default streams always exist.
+            let finished = unsafe { [FinishedBatch::new(&batches[0], 1), FinishedBatch::new(&batches[1], 2)] };
+            drop(finished.map(Result::unwrap));
+            drop((batches, loader, device));
+            // All but the other thread's context and stream.
+            wait_until("everything is given back", || {
+                let now = driver.statistics();
+                (now.live_retains, now.live_streams) == (1, 1)
+                    && now.live_pinned + now.live_allocations + now.live_events + now.live_modules == 0
+            });
+        }
+        capture.end();
+        let mut mode = 0;
+        call!(driver, b"cuThreadExchangeStreamCaptureMode", &mut mode => *mut i32);
+        assert_eq!(mode, 0, "this thread's mode is as before");
         assert_clean(driver);
     });
 }

@@ -28,7 +28,7 @@ impl Filling {
         let pairs = self.pairs.clone();
         pairs.check()?;
         // Kept until the end, so that what follows finds the context current.
-        let entered = pairs.device.enter_own()?;
+        let entered = pairs.device.enter()?;
         self.host().register(&pairs.device, &format!("a buffer of {}", megabytes(pairs.need.bytes)))?;
         let pair = self.pair.as_ref().expect("on loan");
         let host = pair.host.as_ref().expect("a pair on loan has memory").bytes();
@@ -68,6 +68,9 @@ unsafe impl BatchBuffer for Filling {
         rows: Box<dyn BatchMemory>,
         filled: Filled<'_>,
     ) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+        let pairs = self.pairs.clone();
+        // Kept until the end, so that what follows finds the context current.
+        let _entered = pairs.device.enter()?;
         if !self.pairs.slots.register(&self.pairs.device, &*rows, filled.rows) {
             let slot = rows.bytes().expect("host and drive share the slot");
             self.bytes_mut()[..filled.rows].copy_from_slice(&slot[..filled.rows]);

@@ -102,7 +102,7 @@ impl Returning {
 /// Waits for pairs and slots until the target is gone and all pairs are back.
 pub(super) fn wait_for_pairs(pairs: &Arc<Pairs>) {
     while let Some(lent) = next(pairs) {
-        let waited = pairs.device.enter_own().and_then(|entered| lent.event().wait(entered.driver()));
+        let waited = pairs.device.enter().and_then(|entered| lent.event().wait(entered.driver()));
         if let Err(error) = waited {
             pairs.lose(error);
             // A copy may still run, unless the device does nothing more.
