@@ -9,7 +9,7 @@ use super::{cases, figures as statistics};
 use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
 use crate::run::{parse_device, parse_positive, parse_seconds};
-use crate::{Ending, cores, machine};
+use crate::{Ending, cores, machine, text};
 use anyhow::{Context, bail};
 use clap::Args;
 use ddlp_cuda::{Device, DeviceName, Meter, Work};
@@ -135,12 +135,14 @@ fn measure_device(
     let copies = [("plain memory", Work::CopyPlain), ("locked memory", Work::CopyLocked), ("target", Work::Deliver)];
     for (name, copy) in copies {
         let Some(moves) = moves(args, meter, copy, Work::CopyLocked, interrupt)? else { return Ok(false) };
+        eprintln!("{name}: GB/s {}", moves.compared);
         figures.copies.push((name.to_owned(), moves));
     }
     for dtype in [DType::U8, DType::F16, DType::Bf16, DType::F32] {
         for (order, planar) in [("NHWC", false), ("NCHW", true)] {
             let (kernel, copy) = (Work::Finish(dtype, planar), Work::CopyWithin(dtype));
             let Some(moves) = moves(args, meter, kernel, copy, interrupt)? else { return Ok(false) };
+            eprintln!("{dtype} {order}: GB/s {}", moves.compared);
             figures.kernels.push((format!("{dtype} {order}"), moves));
         }
     }
@@ -184,7 +186,9 @@ fn measure_images(args: &GpuArgs, figures: &mut GpuFigures, interrupt: &Interrup
     for (name, dataset) in [("raw pack", raw.as_path()), ("files", &args.dataset), ("indexed pack", &indexed)] {
         for &threads in args.threads.iter().filter(|threads| **threads <= cores) {
             let Some(images) = images(args, dataset, threads, interrupt)? else { return Ok(false) };
-            figures.images.push((format!("{name}, {}", crate::text::plural(threads, "thread")), images));
+            let name = format!("{name}, {}", text::plural(threads, "thread"));
+            eprintln!("{name}: images/s {}", images.compared);
+            figures.images.push((name, images));
         }
     }
     Ok(true)

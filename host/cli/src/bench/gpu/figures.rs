@@ -3,7 +3,7 @@
 use crate::bench::figures::{median, spread};
 use crate::text;
 use serde::{Serialize, Serializer};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Results, as in the JSON output. Each figure has a name.
 #[derive(Debug, Serialize)]
@@ -33,6 +33,13 @@ pub struct Compared {
     pub ratio: Rates,
     /// The other rate after ÷ the other rate before.
     pub control: Rates,
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate, ratio, control } = self;
+        write!(f, "{:.1}, ratio {:.3}, control {:.3}", rate.median, ratio.median, control.median)
+    }
 }
 
 /// Work that moves bytes.
