@@ -31,7 +31,7 @@ pub fn exception(error: &LoaderError) -> PyErr {
 pub fn of_device(error: &CudaError) -> PyErr {
     let class = match error {
         CudaError::Name(_) => "ConfigurationError",
-        CudaError::OutOfMemory { .. } => "OutOfMemoryError",
+        CudaError::OutOfMemory { .. } | CudaError::NoRoom { .. } => "OutOfMemoryError",
         CudaError::Capturing | CudaError::Finished | CudaError::Forked => "UsageError",
         CudaError::System { .. } => "SystemRefusedError",
         _ => "DeviceError",

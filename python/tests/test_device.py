@@ -490,7 +490,7 @@ def run(pack, body="print(attempt())", **settings):
         ({"init": 803}, "DeviceError", "the CUDA driver failed in cuInit: "),
         ({"driver": 11080}, "DeviceError", "the CUDA driver supports CUDA 11.8, but 12.0 is needed"),
         ({"registration": "false"}, "DeviceError", "cannot register this process's memory"),
-        ({"memory": 100_000}, "OutOfMemoryError", "`batch_size`.* or fewer `buffers`"),
+        ({"memory": 100_000}, "OutOfMemoryError", "smaller batches or fewer buffers"),
         ({"call": "cuMemAlloc_v2:9:2"}, "OutOfMemoryError", "a finished batch"),
         ({"lost": "9:700"}, "DeviceError", "the CUDA context of cuda:0 .* is lost.*ILLEGAL_ADDRESS"),
         ({"call": "cuMemcpyHtoDAsync_v2:3:719"}, "DeviceError", "is lost.*719"),

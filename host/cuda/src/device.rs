@@ -1,6 +1,8 @@
 //! A device that was opened: its name, the primary context of this process on it, and the kernels.
 
-use crate::driver::{ATTRIBUTE_HOST_REGISTER, Address, CAPTURE_RELAXED, Driver, RawContext, code};
+use crate::driver::{
+    ATTRIBUTE_HOST_REGISTER, ATTRIBUTES_CAPABILITY, Address, CAPABILITY_MIN, CAPTURE_RELAXED, Driver, RawContext, code,
+};
 use crate::error::CudaError;
 use crate::kernels::Kernels;
 use ddlp_host::Home;
@@ -132,14 +134,24 @@ impl Device {
             driver.cuDeviceGetAttribute(&mut can_register, ATTRIBUTE_HOST_REGISTER, device)?;
         }
         let name = format!("cuda:{index} ({})", model(driver, device)?);
+        let mut capability = [0; 2];
+        for (value, attribute) in capability.iter_mut().zip(ATTRIBUTES_CAPABILITY) {
+            // SAFETY: as above.
+            unsafe { driver.cuDeviceGetAttribute(value, attribute, device)? };
+        }
+        if capability < CAPABILITY_MIN {
+            return Err(CudaError::OldDevice { device: name, capability });
+        }
         if can_register == 0 {
             return Err(CudaError::NoRegistration { device: name });
         }
         let mut context = ptr::null_mut();
         // SAFETY: the driver writes a handle, which `Retained` gives back.
-        unsafe { driver.cuDevicePrimaryCtxRetain(&mut context, device).map_err(|error| error.on(&name))? };
+        unsafe { driver.cuDevicePrimaryCtxRetain(&mut context, device) }
+            .map_err(|error| error.at_opening(&name, capability))?;
         let context = Retained { driver, index, device, context, home: Home::here() };
-        let kernels = context.enter().and_then(|entered| Kernels::load(&entered)).map_err(|error| error.on(&name))?;
+        let kernels = context.enter().and_then(|entered| Kernels::load(&entered));
+        let kernels = kernels.map_err(|error| error.at_opening(&name, capability))?;
         Ok(Self(Arc::new(Opened { count, context, kernels, name })))
     }
 
@@ -177,7 +189,7 @@ impl Device {
     }
 
     /// Returns the error for memory of the device that was refused, and any other error as it is.
-    fn refused(&self, error: CudaError, what: &str) -> CudaError {
+    pub(crate) fn refused(&self, error: CudaError, what: &str) -> CudaError {
         if error.number() != Some(code::OUT_OF_MEMORY) {
             return error.on(self.name());
         }

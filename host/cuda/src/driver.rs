@@ -30,6 +30,10 @@ pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const EVENT_SLEEPING: c_uint = 1 | 2;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls of the thread do not end captures of other threads.
 pub(crate) const CAPTURE_RELAXED: c_int = 2;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+pub(crate) const ATTRIBUTES_CAPABILITY: [c_int; 2] = [75, 76];
+/// Lowest compute capability for which the kernels are made.
+pub(crate) const CAPABILITY_MIN: [c_int; 2] = [7, 5];
 /// `CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED`.
 pub(crate) const ATTRIBUTE_HOST_REGISTER: c_int = 99;
 
@@ -37,8 +41,16 @@ pub(crate) const ATTRIBUTE_HOST_REGISTER: c_int = 99;
 pub(crate) mod code {
     pub const SUCCESS: i32 = 0;
     pub const OUT_OF_MEMORY: i32 = 2;
+    pub const INVALID_VALUE: i32 = 1;
+    pub const DEINITIALIZED: i32 = 4;
     pub const STUB_LIBRARY: i32 = 34;
+    pub const DEVICE_UNAVAILABLE: i32 = 46;
     pub const NO_DEVICE: i32 = 100;
+    pub const NO_BINARY_FOR_GPU: i32 = 209;
+    pub const OPERATING_SYSTEM: i32 = 304;
+    pub const NOT_PERMITTED: i32 = 800;
+    pub const NOT_SUPPORTED: i32 = 801;
+    pub const STREAM_CAPTURE_IMPLICIT: i32 = 906;
 }
 
 /// Declares the functions of the driver that return a code.

@@ -1,5 +1,6 @@
 //! Why batches cannot be delivered to a device.
 
+use crate::driver::{CAPABILITY_MIN, code};
 use ddlp_host::DeliveryError;
 use std::error::Error;
 use std::fmt;
@@ -14,8 +15,8 @@ pub enum CudaError {
     Name(String),
     /// The driver's library cannot be loaded.
     #[error(
-        "there is no CUDA driver on this machine ({reason}): install NVIDIA's driver, or leave `device` out to keep \
-         batches in host memory"
+        "there is no CUDA driver on this machine ({reason}): install NVIDIA's driver, or leave the option device out \
+         to keep batches in host memory"
     )]
     NoLibrary {
         /// What the dynamic linker says.
@@ -57,10 +58,48 @@ pub enum CudaError {
         /// Devices that this process sees.
         count: u32,
     },
+    /// The kernels are made for newer devices.
+    #[error(
+        "{device} is too old: its compute capability is {}.{}, and {}.{} or higher is supported (Turing, such as \
+         T4 and RTX 20, and later); choose another device, or leave the option device out",
+        capability[0], capability[1], CAPABILITY_MIN[0], CAPABILITY_MIN[1]
+    )]
+    OldDevice {
+        /// Name of the device.
+        device: String,
+        /// Its compute capability: the number before the dot, and that behind it.
+        capability: [i32; 2],
+    },
+    /// The device takes no further process.
+    #[error(
+        "{device} is busy or in exclusive compute mode ({call} returned {code}): `nvidia-smi` shows its mode and the \
+         processes that use it; end them, or choose another device"
+    )]
+    Unavailable {
+        /// Name of the device.
+        device: String,
+        /// Name of the function that was refused.
+        call: &'static str,
+        /// What it returned.
+        code: DriverCode,
+    },
+    /// There is no memory to open the device.
+    #[error(
+        "{device} cannot be opened, since memory is exhausted ({call} returned {code}): end other programs that use \
+         the device (`nvidia-smi` shows them), or choose another device"
+    )]
+    NoRoom {
+        /// Name of the device.
+        device: String,
+        /// Name of the function that failed.
+        call: &'static str,
+        /// What it returned.
+        code: DriverCode,
+    },
     /// The device cannot copy from memory that this process allocated.
     #[error(
-        "{device} cannot register this process's memory for copies, as its driver says: leave `device` out, and copy \
-         batches from host memory"
+        "{device} cannot register this process's memory for copies, as its driver says: leave the option device out, \
+         and copy batches from host memory"
     )]
     NoRegistration {
         /// Name of the device.
@@ -68,8 +107,8 @@ pub enum CudaError {
     },
     /// The device's memory is exhausted.
     #[error(
-        "{device} has no memory for {what}: {} MB are free; use smaller batches (`batch_size`) or fewer `buffers`, or \
-         end other programs that use the device", free / 1_000_000
+        "{device} has no memory for {what}: {} MB are free; use smaller batches or fewer buffers, or end other \
+         programs that use the device (`nvidia-smi` shows them)", free / 1_000_000
     )]
     OutOfMemory {
         /// Name of the device.
@@ -81,8 +120,8 @@ pub enum CudaError {
     },
     /// Memory of this machine cannot be locked for copies.
     #[error(
-        "the CUDA driver cannot lock {what} in this machine's memory: use smaller batches (`batch_size`) or fewer \
-         `buffers`, or end other programs"
+        "the CUDA driver cannot lock {what} in this machine's memory: use smaller batches or fewer buffers, or \
+         end other programs"
     )]
     NotLocked {
         /// What the memory is for, and its size.
@@ -179,6 +218,20 @@ impl CudaError {
     pub(crate) fn on(self, device: &str) -> Self {
         match self {
             Self::Call { call, code } if code.is_loss() => Self::Lost { device: device.into(), call, code },
+            error => error,
+        }
+    }
+
+    /// Returns the error of a call that opens a device of this name and compute capability.
+    pub(crate) fn at_opening(self, device: &str, capability: [i32; 2]) -> Self {
+        let device = device.to_owned();
+        match self {
+            Self::Call { call, code } => match code.number {
+                code::DEVICE_UNAVAILABLE => Self::Unavailable { device, call, code },
+                code::OUT_OF_MEMORY => Self::NoRoom { device, call, code },
+                code::NO_BINARY_FOR_GPU => Self::OldDevice { device, capability },
+                _ => Self::Call { call, code }.on(&device),
+            },
             error => error,
         }
     }

@@ -1,7 +1,7 @@
 //! Hand-over of a batch: what the consumer's stream does to make tensors of its rows.
 
 use crate::delivery::{CudaMemory, Pair, Pairs};
-use crate::driver::{Address, Driver, RawStream};
+use crate::driver::{Address, Driver, RawStream, code};
 use crate::error::CudaError;
 use ddlp_host::{Batch, Field, FieldView, Finishing};
 use std::error::Error;
@@ -39,7 +39,7 @@ pub unsafe trait Consumer {
 ///
 /// [`CudaError::Finished`] if the batch has been finished, [`CudaError::Place`] if the consumer has no place,
 /// [`CudaError::Capturing`] on a stream that records a graph, [`CudaError::NotOnDevice`] for a batch of another target,
-/// and otherwise what the driver says.
+/// and otherwise what the driver says. After an error, the batch is as before, and can be finished again.
 pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaError> {
     if batch.is_empty() {
         return places(batch, consumer).map(drop);
@@ -47,36 +47,37 @@ pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaErro
     let memory = batch.target_memory::<CudaMemory>().ok_or(CudaError::NotOnDevice)?;
     let finishing = batch.finishing().ok_or(CudaError::NotOnDevice)?;
     let pairs = &memory.pairs;
+    // Kept until the end, so that what follows finds the context current. A forked process ends here, before any lock.
+    let entered = pairs.device.enter()?;
     pairs.check()?;
     if memory.is_finished() {
         return Err(CudaError::Finished);
     }
-    // Kept until the end, so that what follows finds the context current.
-    let entered = pairs.device.enter()?;
     let stream = consumer.stream() as RawStream;
     // SAFETY: the stream is one of the context, as the consumer promises.
     unsafe { check_capture(entered.driver(), stream) }.map_err(|error| pairs.failed(error))?;
     let places = places(batch, consumer)?;
-    let pair = memory.take().ok_or(CudaError::Finished)?;
-    let work = Work { pairs, pair: &pair, finishing, rows: batch.len(), fields: &memory.fields, places: &places };
+    let mut pair = memory.pair();
+    let held = pair.as_ref().ok_or(CudaError::Finished)?;
+    let work = Work { pairs, pair: held, finishing, rows: batch.len(), fields: &memory.fields, places: &places };
     // SAFETY: the stream and the places are what the consumer promises; the context is current.
     match unsafe { work.queue(stream) } {
         Ok(()) => {
-            pairs.put_used(pair);
+            pairs.put_used(pair.take().expect("held above"));
             Ok(())
         }
+        // The batch keeps its pair.
         Err(error) => {
-            // What was queued may still read the pair.
+            // What was queued may still read the pair, and write to the places.
             // SAFETY: as above.
             let ended = unsafe { entered.driver().cuStreamSynchronize(stream) };
             crate::device::ended(ended);
-            pairs.put_unused(pair);
             Err(pairs.failed(error))
         }
     }
 }
 
-/// Refuses a stream that records a graph.
+/// Refuses a stream that records a graph, and the legacy default stream while a stream does that waits for it.
 ///
 /// # Safety
 ///
@@ -84,8 +85,12 @@ pub fn finish(batch: &Batch, consumer: &mut dyn Consumer) -> Result<(), CudaErro
 pub(crate) unsafe fn check_capture(driver: &Driver, stream: RawStream) -> Result<(), CudaError> {
     let mut capturing = 0;
     // SAFETY: the driver writes a number; the rest is the caller's duty.
-    unsafe { driver.cuStreamIsCapturing(stream, &mut capturing)? };
-    if capturing == 0 { Ok(()) } else { Err(CudaError::Capturing) }
+    match unsafe { driver.cuStreamIsCapturing(stream, &mut capturing) } {
+        Ok(()) if capturing == 0 => Ok(()),
+        Ok(()) => Err(CudaError::Capturing),
+        Err(error) if error.number() == Some(code::STREAM_CAPTURE_IMPLICIT) => Err(CudaError::Capturing),
+        Err(error) => Err(error),
+    }
 }
 
 /// Asks the consumer for the place of each field.

@@ -23,7 +23,7 @@ impl Stream {
         let mut raw = ptr::null_mut();
         // SAFETY: the driver writes a handle; the context is current.
         unsafe { entered.driver().cuStreamCreate(&mut raw, STREAM_NON_BLOCKING) }
-            .map_err(|error| error.on(device.name()))?;
+            .map_err(|error| device.refused(error, "a stream"))?;
         Ok(Self { device: device.clone(), raw })
     }
 
@@ -65,7 +65,8 @@ impl Event {
         let entered = device.enter()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the driver writes a handle; the context is current.
-        unsafe { entered.driver().cuEventCreate(&mut raw, EVENT_SLEEPING) }.map_err(|error| error.on(device.name()))?;
+        unsafe { entered.driver().cuEventCreate(&mut raw, EVENT_SLEEPING) }
+            .map_err(|error| device.refused(error, "an event"))?;
         Ok(Self { device: device.clone(), raw })
     }
 

@@ -162,6 +162,12 @@ pub unsafe trait BatchMemory: Any + fmt::Debug + Send + Sync {
 
     /// Returns the memory, if this process can read it: a slice that begins at the address.
     fn bytes(&self) -> Option<&[u8]>;
+
+    /// Returns a hold on the mapping in which a result slot lies: the memory stays mapped until the hold is dropped,
+    /// even when the slot is free or the run has ended.
+    fn mapping(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 }
 
 /// Alignment of the memory of a batch, in bytes: enough for every type of elements.

@@ -63,6 +63,7 @@ codes! {
     STREAM_CAPTURE_UNSUPPORTED = 900, "operation not permitted when stream is capturing";
     STREAM_CAPTURE_INVALIDATED = 901, "operation failed due to a previous error during capture";
     STREAM_CAPTURE_ISOLATION = 905, "dependency created on uncaptured work in another stream";
+    STREAM_CAPTURE_IMPLICIT = 906, "operation would make the legacy stream depend on a capturing blocking stream";
     CAPTURED_EVENT = 907, "operation not permitted on an event last recorded in a capturing stream";
     STREAM_CAPTURE_WRONG_THREAD = 908, "attempt to terminate a thread-local capture sequence from another thread";
     UNKNOWN = 999, "unknown error";

@@ -9,7 +9,7 @@ use crate::queue::Event;
 use ddlp_host::{BatchBuffer, BatchMemory, DeliveryError, Filled, OnReady};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A pair on loan to a prong.
 #[derive(Debug)]
@@ -109,12 +109,12 @@ pub(crate) struct CudaMemory {
 impl CudaMemory {
     /// Returns whether the batch was finished before.
     pub fn is_finished(&self) -> bool {
-        self.pair.lock().expect("no panic while the pair is locked").is_none()
+        self.pair().is_none()
     }
 
-    /// Takes the pair, unless the batch was finished before.
-    pub fn take(&self) -> Option<Pair> {
-        self.pair.lock().expect("no panic while the pair is locked").take()
+    /// Returns the pair; `None` if the batch was finished before.
+    pub fn pair(&self) -> MutexGuard<'_, Option<Pair>> {
+        self.pair.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,7 +132,7 @@ unsafe impl BatchMemory for CudaMemory {
 impl Drop for CudaMemory {
     fn drop(&mut self) {
         if self.pairs.device.is_home()
-            && let Some(pair) = self.take()
+            && let Some(pair) = self.pair().take()
         {
             self.pairs.put_unused(pair);
         }

@@ -6,6 +6,7 @@
 use super::BatchMemory;
 use crate::forking::Home;
 use memmap2::{MmapOptions, MmapRaw};
+use std::any::Any;
 use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
@@ -239,6 +240,10 @@ unsafe impl BatchMemory for SlotRows {
     fn bytes(&self) -> Option<&[u8]> {
         let slot = self.table.bytes(self.slot).expect("made of a shared slot");
         Some(&slot[self.payload.clone()])
+    }
+
+    fn mapping(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.table.memory.clone()?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use super::{driver_functions, put};
 use crate::code::{Code, Failure};
 use crate::session::{Session, exchange_capture_mode, this_thread};
-use crate::stream::Capture;
+use crate::stream::{Capture, Stream};
 
 impl Session {
     /// Fails if a stream captures: what was queued elsewhere before cannot become a part of the graph.
@@ -40,6 +40,12 @@ driver_functions! {
 
     fn cuStreamIsCapturing(stream: u64, status: *mut c_uint) Init |call| {
         let stream = call.stream(stream)?;
+        let context = call.context()?;
+        // The legacy default stream waits for blocking streams, which cannot be while one captures.
+        let captures = |found: &Stream| found.context == context && found.is_blocking && found.capture.is_some();
+        if stream == call.contexts[&context].legacy && call.streams.values().any(captures) {
+            return Err(Code::STREAM_CAPTURE_IMPLICIT.into());
+        }
         let status_now = match &call.streams[&stream].capture {
             None => 0,
             Some(capture) if capture.is_valid => 1,
