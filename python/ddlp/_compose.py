@@ -123,7 +123,9 @@ def _preset(preset: Any) -> Iterator[Any]:
     """Returns the transforms of a model's weights: what torchvision's `ImageClassification` does when it is called."""
     from torchvision import transforms
 
-    yield transforms.Resize(preset.resize_size, preset.interpolation, antialias=preset.antialias)
+    # torchvision before 0.15 has no such attribute.
+    antialias = getattr(preset, "antialias", None)
+    yield transforms.Resize(preset.resize_size, preset.interpolation, antialias=antialias)
     yield transforms.CenterCrop(preset.crop_size)
     yield transforms.ToTensor()
     yield transforms.Normalize(preset.mean, preset.std)

@@ -1,5 +1,6 @@
 """torchvision's transforms as pipelines."""
 
+import inspect
 import math
 
 import numpy
@@ -216,7 +217,9 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
     mode = v1.InterpolationMode(interpolation)
     to_tensor = [t.PILToTensor()]
     transforms = to_tensor if backend == "tensor" else []
-    transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, antialias=True), t.RandomHorizontalFlip()]
+    # torchvision before 0.15 has no such parameter.
+    antialias = {"antialias": True} if "antialias" in inspect.signature(t.RandomResizedCrop).parameters else {}
+    transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, **antialias), t.RandomHorizontalFlip()]
     expected = [ddlp.RandomResizedCrop(176, interpolation=interpolation), ddlp.RandomHorizontalFlip()]
     if policy == "ra":
         transforms.append(t.RandAugment(interpolation=mode, magnitude=9))
