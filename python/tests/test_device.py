@@ -244,13 +244,14 @@ def test_processes_that_all_take_the_first_device_are_warned(pack, pytorch, monk
 def test_a_loader_can_be_pickled_closed_and_opened_again(pack):
     with loader(pack) as batches:
         copy = pickle.loads(pickle.dumps(batches))
-        first = next(iter(batches))
+        iterator = iter(batches)
+        first, _ = next(iterator), next(iterator)
         state = batches.state_dict()
     with pytest.raises(ddlp.UsageError, match="closed"):
         next(iter(batches))
     assert contents(first, gpu.Tensor.values) == of_host(pack)[0], "a batch outlives its loader"
     batches.load_state_dict(state)
-    assert next(iter(batches)).index == 1
+    assert next(iter(batches)).index == 2
     batches.close()
     with copy:
         assert [contents(batch, gpu.Tensor.values) for batch in copy] == of_host(pack)
