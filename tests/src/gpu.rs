@@ -3,8 +3,9 @@
 //! driver.
 
 use fake_cuda::StandIn;
+use std::io::{Read, Seek};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Tells a process that it runs the test itself.
@@ -57,7 +58,9 @@ fn in_child(name: &str, folder: &Path, settings: &[(&str, &str)]) {
     command.env(WITHIN, name).env("FAKE_CUDA_VERBOSE", "true");
     on(&mut command, folder);
     command.envs(settings.iter().map(|(key, value)| (format!("FAKE_CUDA_{}", key.to_uppercase()), value)));
-    let mut child = command.stdout(Stdio::null()).spawn().expect("the test runs again");
+    let mut printed = tempfile::tempfile().expect("a temporary file");
+    command.stdout(printed.try_clone().expect("a temporary file"));
+    let mut child = command.spawn().expect("the test runs again");
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child") {
@@ -70,6 +73,9 @@ fn in_child(name: &str, folder: &Path, settings: &[(&str, &str)]) {
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success(), "{name}: {status}; standard error has the reason");
+    let mut text = String::new();
+    printed.rewind().and_then(|()| printed.read_to_string(&mut text)).expect("a temporary file");
+    assert!(text.contains("running 1 test\n"), "{name} is not the name of the calling test");
 }
 
 /// Makes a program find the driver in this folder first.

@@ -51,7 +51,7 @@ pub(crate) fn compile(text: &str, driver: i32, compute: u32) -> Result<Vec<Entry
     Ok(entries)
 }
 
-/// Returns the CPU's version of a kernel. Fails with a sentence if there is none, or if it has other parameters.
+/// Returns the CPU's version of a kernel. Returns a message if no such version exists or its parameters differ.
 pub(crate) fn kernel_of(entry: &Entry) -> Result<&'static Kernel, String> {
     let name = &entry.name;
     let kernel = Kernel::named(name).ok_or_else(|| format!("the stand-in has no source of the kernel {name}"))?;

@@ -37,7 +37,7 @@ extern "C" fn fakeCudaCalls(name: *const c_char) -> u64 {
     control(|driver| driver.calls.get(name).copied().unwrap_or(0))
 }
 
-/// Writes the sentence about a mistake, with a final zero. Returns 1 if there are not so many.
+/// Writes the sentence about a mistake, with a final zero. Returns 1 if no mistake has this number.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 extern "C" fn fakeCudaDefect(index: usize, sentence: *mut u8, room: usize) -> c_int {

@@ -33,7 +33,7 @@ fn release(call: &mut Session, address: u64, is_allocated: bool) -> Result<Optio
     let copies = call.sources.free(address, bytes);
     if copies > 0 {
         let (name, of) = (call.name, format!("the {bytes} bytes at {address:#x}"));
-        call.note(format!("{name}: {of} are read by copies, {copies} of which the program cannot know to have run"));
+        call.note(format!("{name}: copies read {of}, and the program cannot know whether {copies} of them have run"));
     }
     Ok(call.pinned.remove(address).and_then(|pinned| pinned.allocated))
 }

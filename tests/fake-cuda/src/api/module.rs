@@ -161,7 +161,7 @@ driver_functions! {
         let found = found.ok_or_else(|| defect(Code::INVALID_HANDLE, format!("{function:#x} is no function")))?;
         match attribute {
             0 => put(value, found.entry.threads_max as c_int)?,
-            // Shared and local memory, and registers, of which the stand-in knows nothing.
+            // The stand-in does not know the sizes of shared and local memory, or the number of registers.
             1..=4 => put(value, 0)?,
             _ => return Err(Code::INVALID_VALUE.into()),
         }
