@@ -1,4 +1,4 @@
-//! How commands open a dataset: of which kind, and with which classes.
+//! Opens the dataset of a command, with the kind and the classes that its options name.
 
 use anyhow::Context;
 use clap::Args;

@@ -147,7 +147,7 @@ impl Meter {
             Work::CopyWithin(_) => {
                 let bytes = self.bytes(work) as usize / 2;
                 let from = &self.elements[(at + 1) % MEMORIES];
-                // SAFETY: both memories have room for float32, so for more bytes than half of what is moved.
+                // SAFETY: both memories have room for the batch as float32, and the copy has no more bytes.
                 unsafe {
                     let driver = self.device.driver();
                     driver.cuMemcpyDtoDAsync_v2(elements.address(), from.address(), bytes, self.stream.raw())

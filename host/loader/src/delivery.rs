@@ -119,7 +119,7 @@ impl<'a> Filled<'a> {
         Self { rows, fields }
     }
 
-    /// Returns the bytes from the beginning of the buffer to the end of what it holds.
+    /// Returns the number of bytes in use, counted from the beginning of the buffer.
     pub fn end(&self) -> usize {
         self.fields.last().map_or(self.rows, |last| last.end)
     }

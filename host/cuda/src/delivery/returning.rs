@@ -126,7 +126,7 @@ fn next(pairs: &Pairs) -> Option<Lent> {
 }
 
 impl Pairs {
-    /// Ends delivery: nothing is known any more of what the device does.
+    /// Ends delivery after an error that leaves the state of the device unknown.
     fn lose(&self, error: CudaError) {
         let error = match error {
             CudaError::Call { call, code } => CudaError::Lost { device: self.device.name().into(), call, code },

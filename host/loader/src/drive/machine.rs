@@ -103,11 +103,11 @@ enum Turn {
 /// Finished batches in their slots, when the thread looked for one to fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fetched {
-    /// There is none.
+    /// No finished batch waits.
     None,
-    /// There are some, and no buffer for any of them.
+    /// Finished batches wait, but no buffer is free for them.
     Waiting,
-    /// One was fetched.
+    /// The thread fetched one.
     One(Verdict),
 }
 

@@ -79,7 +79,7 @@ impl List {
         Self::open_with(path, &OpenOptions::default())
     }
 
-    /// Opens a list as [`open`](Self::open) does, with these options, of which the kind does not matter.
+    /// Opens a list as [`open`](Self::open) does, with these options. Ignores the option `kind`.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ fn silences(total_s: u32, lasts_s: Option<u32>) -> Silences {
     Silences { total: total_s * SECOND, now: lasts_s.map(silence) }
 }
 
-/// Observes silences a second later each time. Returns the kinds of what the report says.
+/// Observes silences, one a second. Returns the kinds of the faults that the report gets.
 fn observed(record: &mut SilenceRecord, at: &mut Instant, states: &[Silences]) -> Vec<FaultKind> {
     let observe = |state| {
         *at += SECOND;
@@ -38,7 +38,7 @@ fn an_outage_that_the_drives_thread_notices_first_is_reported_as_its_loss_alone(
     let (mut record, mut at) = (SilenceRecord::default(), Instant::now());
     assert!(record.lose(1, at));
     assert!(observed(&mut record, &mut at, &[silences(1, Some(1))]).is_empty());
-    assert!(record.regain(1, at), "the return of what was reported");
+    assert!(record.regain(1, at), "the report has the loss, so it needs the return");
     // Reads are answered a little later.
     assert!(observed(&mut record, &mut at, &[silences(2, Some(2)), silences(3, None)]).is_empty());
     let next = [silences(4, Some(1)), silences(5, None)];
