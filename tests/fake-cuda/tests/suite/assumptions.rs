@@ -40,8 +40,10 @@ fn compare_apart(name: &str, checks: impl FnOnce(&Cuda, &mut Results)) {
     }
     let mut child = Command::new(std::env::current_exe().expect("the test's path"));
     let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, name).output().expect("it starts");
-    print!("{}", String::from_utf8_lossy(&output.stdout));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    print!("{printed}");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("running 1 test\n"), "{name} is not the name of the calling test");
 }
 
 fn register(cuda: &Cuda, address: *mut u8, bytes: usize, flags: u32) -> i32 {
