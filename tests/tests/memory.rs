@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 const LARGE_EVERY: u32 = 16;
 const BATCH: usize = 256;
 /// Samples of a batch in the short test.
-const SMALL_BATCH: usize = 64;
+const SMALL_BATCH: usize = 32;
 const BUFFERS: usize = 8;
 const SLOTS: usize = 4;
 
