@@ -162,13 +162,20 @@ fn help(definition: &OptionDef, flag: &Flag, default: &Value) -> String {
 /// Returns the parser of an option's values, which makes the value as it is written.
 fn parser(definition: &OptionDef) -> ValueParser {
     match definition.values {
-        Values::Whole(least, most) => clap::value_parser!(u64).range(least..=most).map(Value::from).into(),
+        Values::Whole(least, most) => match (i64::try_from(least), i64::try_from(most)) {
+            // Tells that a number below zero is out of range.
+            (Ok(least), Ok(most)) => clap::value_parser!(i64).range(least..=most).map(Value::from).into(),
+            _ => clap::value_parser!(u64).range(least..=most).map(Value::from).into(),
+        },
         Values::Number(words, fits) => ValueParser::new(move |text: &str| match text.parse::<f64>() {
             Ok(number) if fits(number) => Ok(Value::from(number)),
             _ => Err(format!("expected {words}")),
         }),
         Values::Names(names) => {
-            let possible = names.iter().map(|(name, meaning)| PossibleValue::new(name).help(meaning));
+            let possible = names.iter().map(|(name, meaning)| match *meaning {
+                "" => PossibleValue::new(name),
+                meaning => PossibleValue::new(name).help(meaning),
+            });
             PossibleValuesParser::new(possible).map(Value::from).into()
         }
         Values::Cores => ValueParser::new(|text: &str| cores::parse(text).map(|list| Value::from(list.0))),

@@ -6,7 +6,7 @@ use super::{headspace, pipeline};
 use crate::wrong::wrong;
 use anyhow::bail;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_host::options::OptionDef;
+use ddlp_host::options::{OptionDef, Values};
 use ddlp_host::{LoaderOptions, LoaderState, Plan};
 use ddlp_pixels::Pipeline;
 use serde_json::{Map, Value, json};
@@ -99,7 +99,9 @@ impl Before<'_> {
 fn joined(given: Map<String, Value>, before: Before<'_>) -> anyhow::Result<Map<String, Value>> {
     let mut options = before.options()?;
     let (mut had, mut gives) = (Vec::new(), Vec::new());
-    for definition in LoaderOptions::DEFINITIONS {
+    let (long, short): (Vec<&OptionDef>, Vec<_>) =
+        LoaderOptions::DEFINITIONS.iter().partition(|definition| matches!(definition.values, Values::Structure));
+    for definition in short.into_iter().chain(long) {
         if let (Some(before_it), Some(now)) = (options.get(definition.name), given.get(definition.name))
             && before_it != now
             && !before.may_differ(definition.name, before_it, now)

@@ -45,7 +45,7 @@ options! {
                 shorten during the run.");
         /// Share of its full speed at which the local drive works, above 0 and at most 1, for experiments.
         throttle: f64 = 1.0 => values(Number("a number above 0 and at most 1", |share| share > 0.0 && share <= 1.0))
-            .flag("SHARE");
+            .flag("SHARE").flag_default("1");
         /// Program of the local drive's agent.
         agent: Option<PathBuf> = None, "`ddlp-device` beside this program, or in PATH" =>
             values(Path("the path of a program")).flag("FILE");

@@ -128,7 +128,7 @@ options! {
                 nearest aspect ratio; among several of these, to the one with the largest images that have no more \
                 pixels than the sample. A dict maps an epoch to what applies from that epoch on, such as \
                 ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.")
-            .python_default("").taken(ByLoader);
+            .taken(ByLoader);
         /// Pipelines of buckets, in place of `pipeline`, at most 32. Each makes images of another size. A batch has
         /// samples of one bucket. A sample belongs to the bucket whose images have the nearest aspect ratio; among
         /// several of these, to the one with the largest images that have no more pixels than the sample. The loader
@@ -193,11 +193,11 @@ options! {
         /// Type of the images' elements: uint8 has the pixels as prepared. The threads of the CPU prong make floats of
         /// each sample while it is in the core's cache; the thread of a drive makes them of that drive's batches.
         dtype: DType = DType::U8, "uint8" => names(&[("uint8", ""), ("float16", ""), ("bfloat16", ""), ("float32", "")])
-            .python_value("\"float32\"").python_doc("Type of the images' elements.").python_default("");
+            .python_value("\"float32\"").python_doc("Type of the images' elements.");
         /// Order of the images' dimensions. uint8 always lies in memory as NHWC; under NCHW it is a view with strides,
         /// as floats are under channels_last.
         layout: ImageLayout = ImageLayout::Nhwc, "NHWC" =>
-            names(&[("NCHW", ""), ("NHWC", ""), ("channels_last", "")]).python_value("\"NCHW\"").python_default("");
+            names(&[("NCHW", ""), ("NHWC", ""), ("channels_last", "")]).python_value("\"NCHW\"");
         /// Mean and standard deviation of the three channels by which floats are normalised: (v / 255 - mean) / std.
         normalize: Option<Normalize> = None, "none, floats from 0 to 1" =>
             values(Other("mean and standard deviation of the three channels, such as ddlp.IMAGENET"))
@@ -235,7 +235,7 @@ options! {
         /// drive may take ten times as long as its rate predicts for its queued batches, if that is longer.
         #[serde(rename = "drive_timeout_s", with = "seconds")]
         drive_timeout: Duration = Duration::from_secs(30), "30 s" => values(SECONDS)
-            .named("drive_timeout_s").flag("S").flag_name("drive-timeout").flag_default("30").python_default("");
+            .named("drive_timeout_s").flag("S").flag_name("drive-timeout").flag_default("30");
         /// Whether a run may begin without its drives at tcp:// addresses. A drive that cannot be reached joins as soon
         /// as it can; a drive that refuses this host or does not fit still ends the run.
         drive_optional: bool = false => values(Switch).flag("").flag_default("the run ends").flag_doc("\
@@ -283,7 +283,7 @@ options! {
         /// Seconds without a batch after which the report says what the loader waits for.
         #[serde(rename = "stall_after_s", with = "seconds")]
         stall_after: Duration = Duration::from_secs(10), "10 s" =>
-            values(SECONDS).named("stall_after_s").python_default("");
+            values(SECONDS).named("stall_after_s");
         /// Address, such as 127.0.0.1:9464, at which the run's figures can be read over HTTP, as Prometheus reads them;
         /// port 0 takes a free port. Whoever can reach the address can read them.
         metrics: Option<SocketAddr> = None, "none" =>

@@ -106,9 +106,9 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
     let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
     assert_eq!(
         options(line, Before::State(&state, path)).unwrap_err(),
-        "--resume continues the run of at.json, which had --pipeline cifar-train --batch-size 32 --seed 7 --policy \
-         skip --last drop --epoch-samples 100, but --pipeline imagenet-val --batch-size 8 --seed 1 --policy fail --last \
-         pad --epoch-samples 9 is given: leave that out"
+        "--resume continues the run of at.json, which had --batch-size 32 --seed 7 --policy skip --last drop \
+         --epoch-samples 100 --pipeline cifar-train, but --batch-size 8 --seed 1 --policy fail --last pad \
+         --epoch-samples 9 --pipeline imagenet-val is given: leave that out"
     );
     let old = LoaderState { policy: None, pipeline: None, ..state };
     let resumed = options("--policy replace", Before::State(&old, path)).unwrap();
