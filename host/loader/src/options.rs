@@ -7,6 +7,8 @@
 pub(crate) mod definition;
 mod json;
 mod pipelines;
+#[cfg(test)]
+mod python;
 mod recorded;
 mod table;
 
