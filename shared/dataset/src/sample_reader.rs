@@ -207,3 +207,6 @@ fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), 
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod simulation;
