@@ -213,7 +213,7 @@ impl Intact {
     fn alone(&self, ways: &mut Ways) -> Result<Vec<u8>, SampleError> {
         let mut out = vec![0; self.pipeline.output().bytes()];
         let sample = StoredAt { dataset: &self.pack as &dyn Dataset, index: SAMPLE };
-        ways.reader.prepare(sample, &mut ways.preparer, self.drawn(), &mut out)?;
+        ways.reader.prepare(sample, None, &mut ways.preparer, self.drawn(), &mut out)?;
         Ok(out)
     }
 
@@ -222,11 +222,10 @@ impl Intact {
         let mut out = vec![0; self.pipeline.output().bytes()];
         // An error concerns any of the samples: preparing them finds out which.
         let _ = ways.fetcher.fetch(&self.pack, Limits::default(), &self.pipeline, &mut ways.samples);
-        let fetched = &ways.samples[SAMPLE as usize].fetched;
-        match ways.reader.render(fetched, &mut ways.preparer, self.drawn(), &mut out) {
-            Some(_) => Ok(out),
-            None => self.alone(ways),
-        }
+        let sample = StoredAt { dataset: &self.pack as &dyn Dataset, index: SAMPLE };
+        let fetched = Some(&mut ways.samples[SAMPLE as usize].fetched);
+        ways.reader.prepare(sample, fetched, &mut ways.preparer, self.drawn(), &mut out)?;
+        Ok(out)
     }
 
     /// Reads the whole sample.
@@ -286,7 +285,8 @@ impl Intact {
         let is_healed = ways.reader.take_healed() == 1;
         let expected = self.expected(place, left, &self.reads, true);
         assert_eq!(Got::of(got, &self.pixels, is_healed), expected, "{context}: fetched");
-        (ways.reader.take_read(), ways.fetcher.take_read());
+        assert_eq!(ways.reader.take_read().sample_bytes, 0, "{context}: the thread that fetches counts the samples");
+        ways.fetcher.take_read();
 
         let Header { bytes, detail, .. } = &self.header;
         let extents = if self.form.is_file() { vec![bytes.clone()] } else { vec![detail.clone(), bytes.clone()] };
