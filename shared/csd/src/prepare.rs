@@ -21,7 +21,7 @@ use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
 use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Prepared, Preparer};
-use failure::{Failure, LastingFailure};
+use failure::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -158,10 +158,11 @@ impl SamplePreparer {
         let sample_id = draw.sample_id;
         let record = |index, outcome, warned| SampleRecord { sample_id, index, outcome, warned };
         let is_drive = self.agreed.is_some();
-        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure))? {
+        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure)) {
             Ok(prepared) => return Ok(Some(record(own, Outcome::Prepared, has_warned(prepared)))),
-            Err(LastingFailure::Corrupt(reason)) => reason,
-            Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
+            Err(Failure::Corrupt(reason)) => reason,
+            Err(Failure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
+            Err(Failure::Unavailable(error)) => return Err(*error),
         };
         let outcome = match self.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
@@ -174,15 +175,16 @@ impl SamplePreparer {
                     }
                     let index = (own + step) % dataset.len();
                     let attempted = self.attempt(dataset, index, draw, None, row);
-                    match self.patiently(is_over, dataset, (index, draw), row, attempted)? {
+                    match self.patiently(is_over, dataset, (index, draw), row, attempted) {
                         Ok(prepared) => {
                             return Ok(Some(record(index, Outcome::Replaced(reason), has_warned(prepared))));
                         }
-                        Err(LastingFailure::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
+                        Err(Failure::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
                             return Ok(Some(record(index, Outcome::Failed(reason), false)));
                         }
-                        Err(LastingFailure::Corrupt(_)) => {}
-                        Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(index, outcome, false))),
+                        Err(Failure::Corrupt(_)) => {}
+                        Err(Failure::LeftToHost(outcome)) => return Ok(Some(record(index, outcome, false))),
+                        Err(Failure::Unavailable(error)) => return Err(*error),
                     }
                 }
                 Outcome::Failed(reason)
@@ -223,17 +225,15 @@ impl SamplePreparer {
         (index, draw): (u64, Draw),
         row: &mut [u8],
         mut attempted: Result<Prepared, Failure>,
-    ) -> Result<Result<Prepared, LastingFailure>, Unavailable> {
+    ) -> Result<Prepared, Failure> {
         let mut failed = 0;
-        loop {
-            match attempted {
-                Ok(prepared) => return Ok(Ok(prepared)),
-                Err(Failure::Lasting(verdict)) => return Ok(Err(verdict)),
-                Err(Failure::Unavailable(error)) if !self.patience.wait(failed, &error, is_over) => return Err(*error),
-                Err(Failure::Unavailable(_)) => failed += 1,
-            }
+        while let Err(Failure::Unavailable(error)) = &attempted
+            && self.patience.wait(failed, error, is_over)
+        {
+            failed += 1;
             attempted = self.attempt(dataset, index, draw, None, row);
         }
+        attempted
     }
 
     /// Makes one attempt at a stored sample, which may have been fetched. Catches any panic that the sample causes, and
@@ -256,7 +256,7 @@ impl SamplePreparer {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), self.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.discard_interrupted();
-            Err(Failure::corrupt(CorruptReason::DecoderPanic))
+            Err(Failure::Corrupt(CorruptReason::DecoderPanic))
         })
     }
 

@@ -86,8 +86,7 @@ impl SampleFetch {
         (self.step, self.problem) = (Step::Begin, None);
     }
 
-    /// Begins with a sample. Without `limits`, any size is read. If the `plan` is for a whole sample, and the sample is a
-    /// file, reads nothing but the file.
+    /// Begins with a sample. Without `limits`, any size is read. A plan for a whole sample needs no detail of a file.
     pub(super) fn begin(&mut self, header: Header, limits: Option<Limits>, plan: &mut SamplePlan<'_>) {
         self.is_whole_file = plan.is_whole() && header.form.is_file();
         (self.header, self.rereading, self.problem) = (header, Rereading::default(), None);
@@ -119,8 +118,8 @@ impl SampleFetch {
         limits.map_or(Ok(()), |limits| limits.check_memory(reads.bytes()))
     }
 
-    /// Judges the sample's bytes once the extents that were wanted have been read. `memory` begins with all bytes of the
-    /// sample that have been read.
+    /// Judges the sample's bytes once the extents that were wanted have been read. `memory` begins with all bytes that
+    /// have been read of the sample.
     pub(super) fn came(&mut self, memory: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) {
         self.filled += self.reads.bytes() as usize;
         self.reads.clear();
@@ -164,9 +163,9 @@ impl SampleFetch {
         }
     }
 
-    /// Goes on with a sample whose bytes are damaged, in a dataset that is still the one that was opened. Bytes that come
-    /// `over_network` are read again until the same ones have come twice in a row: these are judged. If a part of a file
-    /// is damaged, the whole file is read.
+    /// Goes on with a sample whose bytes are damaged, in a dataset that is still the one that was opened. Bytes that
+    /// come `over_network` are read again, until the same ones have come twice in a row and are judged. If a part of
+    /// a file is damaged, the whole file is read.
     #[cold]
     pub(super) fn checked(&mut self, over_network: bool, memory: &[u8], plan: &mut SamplePlan<'_>) {
         let problem = self.problem.take().expect("only damage is checked");

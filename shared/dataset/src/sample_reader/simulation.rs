@@ -4,16 +4,18 @@
 //! The faults: a byte that arrives changed a few times, in every read in another way, or always in the same way; reads
 //! that fail a few times or always; and a pack that was replaced. A failure prints its seed.
 
+mod store;
+
 use super::*;
-use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, pack};
-use crate::{Corrupt, FetchDepth, Header, Unavailable, open};
+use crate::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
+use crate::{Corrupt, Header, Unavailable, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{Limits, Pipeline, RowIndex, synthetic};
+use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::{fs, io};
+use store::{Fault, Faulty};
 
 const SAMPLES: u64 = 3;
 /// Sample with the fault.
@@ -22,19 +24,6 @@ const FORMS: [StoredForm; 5] =
     [StoredForm::Kept, StoredForm::Indexed, StoredForm::Rows, StoredForm::Raw, StoredForm::L3];
 /// Damaged reads in a row, each with other bytes, after which a sample is unavailable.
 const READS_MAX: u32 = 4;
-
-/// What happens to the byte at a place of the pack.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    /// The first reads bring the byte changed, each in another way.
-    Flips { reads: u32 },
-    /// Every read brings the byte changed in the same way.
-    Stored,
-    /// As [`Stored`](Self::Stored), and the superblock is another one.
-    Replaced,
-    /// The first reads of the byte fail.
-    Fails { reads: u32, errno: i32 },
-}
 
 /// What a way to get a sample gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,81 +61,6 @@ impl Got {
     }
 }
 
-/// A pack's bytes in memory, with a fault.
-#[derive(Clone, Debug, Default)]
-struct Faulty(Arc<Mutex<Store>>);
-
-#[derive(Debug, Default)]
-struct Store {
-    bytes: Vec<u8>,
-    fault: Option<(u64, Fault)>,
-    /// Reads of the faulty byte so far.
-    reads_of_place: u32,
-    /// The extents that were read.
-    read: Vec<Range<u64>>,
-    join_gap: Option<u64>,
-}
-
-impl Faulty {
-    fn begin(&self, fault: Option<(u64, Fault)>) {
-        let mut store = self.0.lock().unwrap();
-        (store.fault, store.reads_of_place) = (fault, 0);
-        store.read.clear();
-    }
-
-    /// Returns the extents within `of` that were read since [`begin`](Self::begin).
-    fn extents(&self, of: &Range<u64>) -> Vec<Range<u64>> {
-        self.0.lock().unwrap().read.iter().filter(|extent| of.contains(&extent.start)).cloned().collect()
-    }
-}
-
-impl Blocks for Faulty {
-    fn len_bytes(&self) -> u64 {
-        self.0.lock().unwrap().bytes.len() as u64
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let store = &mut *self.0.lock().unwrap();
-        let extent = offset..offset + out.len() as u64;
-        out.copy_from_slice(&store.bytes[extent.start as usize..extent.end as usize]);
-        if let Some((place, fault)) = store.fault {
-            if extent.contains(&place) {
-                store.reads_of_place += 1;
-                let (byte, read) = (&mut out[(place - offset) as usize], store.reads_of_place);
-                match fault {
-                    Fault::Flips { reads } if read <= reads => *byte ^= read as u8,
-                    Fault::Stored | Fault::Replaced => *byte ^= 0x40,
-                    Fault::Fails { reads, errno } if read <= reads => return Err(io::Error::from_raw_os_error(errno)),
-                    Fault::Flips { .. } | Fault::Fails { .. } => {}
-                }
-            }
-            if matches!(fault, Fault::Replaced) && offset == 0 {
-                out[100] ^= 1;
-            }
-        }
-        store.read.push(extent);
-        Ok(())
-    }
-
-    /// Also writes behind the place, as reads of whole blocks do.
-    fn read_within(&self, offset: u64, memory: &mut [u8], place: Range<usize>) -> io::Result<()> {
-        self.read(offset, &mut memory[place.clone()])?;
-        let behind = (place.end + 4095).min(memory.len());
-        memory[place.end..behind].fill(0xEE);
-        Ok(())
-    }
-
-    fn fetch_depth(&self) -> FetchDepth {
-        FetchDepth { threads: 1, samples: SAMPLES as usize, join_gap: self.0.lock().unwrap().join_gap }
-    }
-
-    fn session(&self) -> u64 {
-        0
-    }
-
-    fn interrupt(&self) {}
-}
-
 /// A pack of a form, and what its faulty sample gives without a fault.
 struct Intact {
     form: StoredForm,
@@ -178,8 +92,7 @@ impl Intact {
         let (source, out) = (open(&folder.path().join("source")).unwrap(), folder.path().join("out.ddlp"));
         let options = PackOptions { format: PackFormat::of(form), ..PackOptions::default() };
         pack(&*source, &out, &options, &mut |_| ControlFlow::Continue(())).unwrap();
-        let store = Faulty::default();
-        store.0.lock().unwrap().bytes = fs::read(&out).unwrap();
+        let store = Faulty::new(fs::read(&out).unwrap(), SAMPLES as usize);
         let pack = Pack::from_blocks(Box::new(store.clone()), Path::new("memory")).unwrap();
         let header = pack.header(SAMPLE).unwrap();
         assert_eq!(header.form, form);
@@ -190,10 +103,8 @@ impl Intact {
         intact.pixels = intact.alone(&mut Ways::default()).unwrap();
         intact.reads = intact.extents();
         if form == StoredForm::Rows {
-            let bytes = &intact.store.0.lock().unwrap().bytes;
-            let Header { bytes: file, detail, .. } = &intact.header;
-            let index = RowIndex::parse(&bytes[detail.start as usize..detail.end as usize]).unwrap();
-            intact.unused = file.start + index.header_bytes()..intact.reads[0].end;
+            let index = RowIndex::parse(&intact.store.bytes(&intact.header.detail)).unwrap();
+            intact.unused = intact.header.bytes.start + index.header_bytes()..intact.reads[0].end;
         }
         intact.whole = intact.whole().unwrap();
         intact
@@ -373,7 +284,7 @@ fn every_way_to_get_a_sample_gives_what_the_model_says() {
         let mut seen: Vec<Got> = Vec::new();
         for seed in 0..150 {
             let mut numbers = Numbers(seed);
-            intact.store.0.lock().unwrap().join_gap = numbers.of(&[None, Some(4095)]);
+            intact.store.join(numbers.of(&[None, Some(4095)]));
             let (place, fault) = (numbers.place(&intact), numbers.fault());
             intact.check(&mut ways, seed, place, fault);
             let got = intact.expected(place, fault, &intact.reads, true);

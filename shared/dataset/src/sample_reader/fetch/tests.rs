@@ -235,3 +235,9 @@ fn rendering_reports_damage_and_other_reasons() {
     assert_eq!(driven.checked(false), Step::Read);
     assert_eq!(driven.fetch.wanted().extents(), [header(StoredForm::Indexed).bytes]);
 }
+
+#[test]
+fn a_sample_can_go_to_another_thread_or_task() {
+    fn check<T: Send + 'static>(_: &T) {}
+    check(&super::super::FetchedSample::default());
+}
