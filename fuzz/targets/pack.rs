@@ -41,7 +41,7 @@ fn check(bytes: &[u8]) {
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
         let (dataset, drawn): (&dyn Dataset, _) = (&pack, Drawn { pipeline: &pipeline, draw });
-        let _ = reader.prepare(StoredAt { dataset, index }, &mut preparer, drawn, &mut out);
+        let _ = reader.prepare(StoredAt { dataset, index }, None, &mut preparer, drawn, &mut out);
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());
     }

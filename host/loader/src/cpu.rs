@@ -115,7 +115,7 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
         if let Some(taken) = taken {
             let (rows, start) = (taken.range(), Instant::now());
             desk.begin(Activity::Preparing, job.id, job.sample_ids[rows.start]);
-            prepare_rows(engine, &mut preparer, &job, taken, &samples, desk);
+            prepare_rows(engine, &mut preparer, &job, taken, &mut samples, desk);
             let busy = start.elapsed();
             length.took(rows.len(), busy);
             engine.work_times.prepared(busy, preparer.preparer.take_times().read);
@@ -160,7 +160,7 @@ impl RowPreparer {
         (epoch, images): (u32, &ImageOutput),
         sample_id: u64,
         next: Option<u64>,
-        fetched: Option<&FetchedSample>,
+        fetched: Option<&mut FetchedSample>,
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, LoaderError> {
         let task = &engine.task;
@@ -169,7 +169,7 @@ impl RowPreparer {
         let context = task.epoch_context(epoch);
         let Self { preparer, pixels, .. } = self;
         let is_over = || engine.is_stopped();
-        let mut prepare =
+        let prepare =
             |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, fetched, row);
         let change = |record: Option<SampleRecord>, image: &mut [u8]| match (&task.per_sample, record) {
             (Some(function), Some(record)) if record.has_row() => {
@@ -201,7 +201,7 @@ fn prepare_rows(
     preparer: &mut RowPreparer,
     job: &CpuJob,
     mut taken: RowsTaken<'_>,
-    fetched: &[FetchedSample],
+    fetched: &mut [FetchedSample],
     desk: &Desk,
 ) {
     let (first, mut failed) = (taken.range().start, None);
@@ -213,7 +213,7 @@ fn prepare_rows(
         let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
         let prepared =
-            preparer.prepare(engine, (job.id.epoch, images), sample_id, next, fetched.get(number - first), row);
+            preparer.prepare(engine, (job.id.epoch, images), sample_id, next, fetched.get_mut(number - first), row);
         prepared.map_err(|error| failed = Some(error)).ok().flatten()
     });
     if let Some(error) = failed {

@@ -5,8 +5,8 @@
 //! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails. Nor does
 //! it apply to an image whose size an operation cannot take: the image is intact.
 //!
-//! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). If
-//! anything goes wrong with a fetched sample, the preparer reads and prepares the sample again.
+//! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). The
+//! preparer goes on with a sample where the fetcher has left it.
 
 mod epoch;
 mod failure;
@@ -21,7 +21,7 @@ use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
 use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Prepared, Preparer};
-use failure::{Failure, LastingFailure};
+use failure::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -117,8 +117,8 @@ impl SamplePreparer {
     }
 
     /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Calls
-    /// `is_over` before each neighbour and while it waits for the dataset. Reads nothing if a [`SampleFetcher`] has
-    /// `fetched` the sample without an error.
+    /// `is_over` before each neighbour and while it waits for the dataset. Reads only what is missing if a
+    /// [`SampleFetcher`] has `fetched` the sample.
     // Inlined, so that the record of a small sample needs no copy.
     #[inline]
     pub fn prepare_unless(
@@ -127,14 +127,16 @@ impl SamplePreparer {
         dataset: &dyn Dataset,
         context: EpochContext,
         sample_id: u64,
-        fetched: Option<&FetchedSample>,
+        fetched: Option<&mut FetchedSample>,
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
         let draw = context.draw(sample_id);
-        let made = fetched.and_then(|fetched| self.render(fetched, draw, row));
-        match made.map_or_else(|| self.attempt(dataset, own, draw, row), Ok) {
-            Ok(Made { warned }) => Ok(Some(SampleRecord { sample_id, index: own, outcome: Outcome::Prepared, warned })),
+        match self.attempt(dataset, own, draw, fetched, row) {
+            Ok(prepared) => {
+                let (outcome, warned) = (Outcome::Prepared, has_warned(prepared));
+                Ok(Some(SampleRecord { sample_id, index: own, outcome, warned }))
+            }
             Err(failure) => match self.after_failure(is_over, dataset, (own, draw), row, failure) {
                 Err(_) if is_over() => Ok(None),
                 done => done,
@@ -156,10 +158,11 @@ impl SamplePreparer {
         let sample_id = draw.sample_id;
         let record = |index, outcome, warned| SampleRecord { sample_id, index, outcome, warned };
         let is_drive = self.agreed.is_some();
-        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure))? {
-            Ok(Made { warned }) => return Ok(Some(record(own, Outcome::Prepared, warned))),
-            Err(LastingFailure::Corrupt(reason)) => reason,
-            Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
+        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure)) {
+            Ok(prepared) => return Ok(Some(record(own, Outcome::Prepared, has_warned(prepared)))),
+            Err(Failure::Corrupt(reason)) => reason,
+            Err(Failure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
+            Err(Failure::Unavailable(error)) => return Err(*error),
         };
         let outcome = match self.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
@@ -171,16 +174,17 @@ impl SamplePreparer {
                         return Ok(None);
                     }
                     let index = (own + step) % dataset.len();
-                    let attempted = self.attempt(dataset, index, draw, row);
-                    match self.patiently(is_over, dataset, (index, draw), row, attempted)? {
-                        Ok(Made { warned }) => {
-                            return Ok(Some(record(index, Outcome::Replaced(reason), warned)));
+                    let attempted = self.attempt(dataset, index, draw, None, row);
+                    match self.patiently(is_over, dataset, (index, draw), row, attempted) {
+                        Ok(prepared) => {
+                            return Ok(Some(record(index, Outcome::Replaced(reason), has_warned(prepared))));
                         }
-                        Err(LastingFailure::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
+                        Err(Failure::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
                             return Ok(Some(record(index, Outcome::Failed(reason), false)));
                         }
-                        Err(LastingFailure::Corrupt(_)) => {}
-                        Err(LastingFailure::LeftToHost(outcome)) => return Ok(Some(record(index, outcome, false))),
+                        Err(Failure::Corrupt(_)) => {}
+                        Err(Failure::LeftToHost(outcome)) => return Ok(Some(record(index, outcome, false))),
+                        Err(Failure::Unavailable(error)) => return Err(*error),
                     }
                 }
                 Outcome::Failed(reason)
@@ -220,41 +224,39 @@ impl SamplePreparer {
         dataset: &dyn Dataset,
         (index, draw): (u64, Draw),
         row: &mut [u8],
-        mut attempted: Result<Made, Failure>,
-    ) -> Result<Result<Made, LastingFailure>, Unavailable> {
+        mut attempted: Result<Prepared, Failure>,
+    ) -> Result<Prepared, Failure> {
         let mut failed = 0;
-        loop {
-            match attempted {
-                Ok(made) => return Ok(Ok(made)),
-                Err(Failure::Lasting(verdict)) => return Ok(Err(verdict)),
-                Err(Failure::Unavailable(error)) if !self.patience.wait(failed, &error, is_over) => return Err(*error),
-                Err(Failure::Unavailable(_)) => failed += 1,
-            }
-            attempted = self.attempt(dataset, index, draw, row);
+        while let Err(Failure::Unavailable(error)) = &attempted
+            && self.patience.wait(failed, error, is_over)
+        {
+            failed += 1;
+            attempted = self.attempt(dataset, index, draw, None, row);
         }
+        attempted
     }
 
-    /// Renders a fetched sample. Returns `None` if that fails: an attempt from the sample's place finds out why.
-    fn render(&mut self, fetched: &FetchedSample, draw: Draw, row: &mut [u8]) -> Option<Made> {
-        let Self { pipeline, preparer, reader, .. } = self;
-        let render = || reader.render(fetched, preparer, Drawn { pipeline, draw }, row);
-        let rendered = catch_unwind(AssertUnwindSafe(render)).unwrap_or_else(|_| {
-            self.discard_interrupted();
-            None
-        });
-        rendered.map(Made::of)
-    }
-
-    /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
-    /// memory that the panic interrupted.
-    fn attempt(&mut self, dataset: &dyn Dataset, index: u64, draw: Draw, row: &mut [u8]) -> Result<Made, Failure> {
-        let read_and_decode = || self.read_and_decode(dataset, index, draw, &mut *row);
-        let attempted = catch_unwind(AssertUnwindSafe(read_and_decode));
-        attempted.unwrap_or_else(|_| {
+    /// Makes one attempt at a stored sample, which may have been fetched. Catches any panic that the sample causes, and
+    /// discards the decoder and memory that the panic interrupted.
+    fn attempt(
+        &mut self,
+        dataset: &dyn Dataset,
+        index: u64,
+        draw: Draw,
+        fetched: Option<&mut FetchedSample>,
+        row: &mut [u8],
+    ) -> Result<Prepared, Failure> {
+        let Self { pipeline, preparer, reader, agreed, .. } = self;
+        let prepare = || {
+            let prepared =
+                reader.prepare(StoredAt { dataset, index }, fetched, preparer, Drawn { pipeline, draw }, row);
+            prepared.map_err(|error| Failure::of(error, agreed.as_ref(), dataset, index))
+        };
+        catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), self.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.discard_interrupted();
-            Err(Failure::corrupt(CorruptReason::DecoderPanic))
+            Err(Failure::Corrupt(CorruptReason::DecoderPanic))
         })
     }
 
@@ -263,36 +265,15 @@ impl SamplePreparer {
         self.preparer = Preparer::new(self.preparer.limits());
         self.reader.forget();
     }
-
-    fn read_and_decode(
-        &mut self,
-        dataset: &dyn Dataset,
-        index: u64,
-        draw: Draw,
-        row: &mut [u8],
-    ) -> Result<Made, Failure> {
-        let Self { pipeline, preparer, reader, agreed, .. } = self;
-        match reader.prepare(StoredAt { dataset, index }, preparer, Drawn { pipeline, draw }, row) {
-            Ok(prepared) => Ok(Made::of(prepared)),
-            Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
-        }
-    }
 }
 
 fn compiled(program: &Program) -> CompiledPipeline {
     CompiledPipeline::of(&program.pipeline).expect("a program from outside is validated before its use")
 }
 
-/// A stored sample that was prepared.
-struct Made {
-    /// Whether the decoder warned.
-    warned: bool,
-}
-
-impl Made {
-    fn of(prepared: Prepared) -> Self {
-        Self { warned: prepared.warnings > 0 }
-    }
+/// Returns whether the decoder warned.
+fn has_warned(prepared: Prepared) -> bool {
+    prepared.warnings > 0
 }
 
 /// Moves the rows of a batch together, so that samples without a row leave no gap. Returns the number of rows left.

@@ -12,7 +12,7 @@ mod rows;
 
 pub(crate) use dispatch::FormNotes;
 pub use form::PackOption;
-pub(crate) use form::{Damage, Holds, Next, Unusable, check_bytes};
+pub(crate) use form::{Holds, Unusable, check_bytes};
 pub(crate) use planar::store_planes;
 #[cfg(test)]
 pub(crate) use raw::GROUPS;

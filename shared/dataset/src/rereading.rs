@@ -12,11 +12,6 @@ pub(crate) struct Rereading {
 }
 
 impl Rereading {
-    /// Creates the state after one read that brought these bytes, which could not be used.
-    pub(crate) fn after(bytes: &[u8]) -> Self {
-        Self { last: Some(crc32c::crc32c(bytes)), reads: 1 }
-    }
-
     /// Returns whether to read again bytes that arrived damaged and have this checksum. The same bytes twice in a row
     /// are taken as what is stored.
     ///
@@ -55,13 +50,6 @@ mod tests {
         assert!(rereading.is_healed(b"intact"));
         assert_eq!(rereading.reads_again(2), Ok(true));
         assert_eq!(rereading.reads_again(2), Ok(false));
-    }
-
-    #[test]
-    fn the_bytes_of_an_earlier_read_count() {
-        let mut rereading = Rereading::after(b"as before");
-        assert!(rereading.is_healed(b"intact") && !rereading.is_healed(b"as before"));
-        assert_eq!(rereading.reads_again(crc32c::crc32c(b"as before")), Ok(false));
     }
 
     #[test]

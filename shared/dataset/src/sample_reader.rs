@@ -7,14 +7,16 @@
 //!    pixels by the same plan.
 //!
 //! A form may ask for more bytes once it has seen the first ones. Form or preparer may also ask for the whole file: if
-//! a part of the file is damaged, or cannot be decoded alone.
+//! a part of the file is damaged, or cannot be decoded alone. Damage that came over a network is read again first. The
+//! state machine `fetch` decides all that, without I/O.
 //!
-//! One thread may do all of that for a sample ([`SampleReader::prepare`]), or one thread fetches and another one
-//! renders ([`SampleReader::fetch`], several samples at a time, and [`SampleReader::render`]). These two give up in
-//! rare cases, such as damage: the caller then calls [`SampleReader::prepare`].
+//! One thread may drive the machine from the sample's place to its pixels ([`SampleReader::prepare`]). Or one thread
+//! drives those of several samples as far as it comes without waiting ([`SampleReader::fetch`]), and another one does
+//! the rest.
 
 mod ahead;
 mod bytes;
+mod fetch;
 mod round;
 mod stored;
 mod times;
@@ -26,13 +28,11 @@ pub use stored::StoredAt;
 pub(crate) use stored::{file, whole};
 pub use times::StageTimes;
 
-use crate::forms::FormNotes;
-use crate::rereading::Rereading;
-use crate::{Dataset, Decoder, Decoders, ReadError, Reads};
-use bytes::SampleBytes;
+use crate::forms::Unusable;
+use crate::{Dataset, Decoder, Decoders, ReadError};
 use ddlp_pixels::{CompiledPipeline, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source};
+use fetch::Step;
 use round::Round;
-use stored::Reading;
 use times::Watch;
 
 /// Largest read buffer to keep; a larger one is freed after its sample.
@@ -64,9 +64,8 @@ pub struct Drawn<'p> {
 /// One worker's memory for planning and reading, reused from sample to sample.
 #[derive(Default)]
 pub struct SampleReader {
-    bytes: Vec<u8>,
-    notes: FormNotes,
-    reads: Reads,
+    /// For samples that were not fetched.
+    own: FetchedSample,
     plan: PlanMemory,
     /// For samples that are fetched together.
     round: Round,
@@ -77,8 +76,6 @@ pub struct SampleReader {
     read: BytesRead,
     /// Samples that arrived damaged over a network and were intact when they were read again.
     healed: u64,
-    /// The damaged read of the fetched sample that was rendered last, if that failed.
-    rereading: Rereading,
 }
 
 impl SampleReader {
@@ -115,95 +112,74 @@ impl SampleReader {
         *self = Self { times: self.times.take(), decoders, read, healed, ..Self::default() };
     }
 
-    /// Prepares a sample into `out`: rows of RGB, 8 bits. After an error the contents of `out` are undefined.
+    /// Prepares a sample into `out`: rows of RGB, 8 bits. Begins where [`fetch`](Self::fetch) has left it, by the same
+    /// draw, if the sample was `fetched`, and clears it. After an error the contents of `out` are undefined.
     ///
     /// # Panics
     ///
     /// If `out` is not as long as the pipeline's output.
     pub fn prepare(
         &mut self,
-        sample: StoredAt<'_, dyn Dataset + '_>,
+        stored: StoredAt<'_, dyn Dataset + '_>,
+        fetched: Option<&mut FetchedSample>,
         preparer: &mut Preparer,
         drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, SampleError> {
-        let rereading = std::mem::take(&mut self.rereading);
-        let Self { bytes, notes, reads, plan, decoders, times, read, healed, .. } = self;
+        let Self { own, plan, decoders, times, read, healed, .. } = self;
+        let sample = fetched.unwrap_or(own);
+        let plan = &mut SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let mut watch = Watch::start(times.as_mut());
-        let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
-        let limits = preparer.limits();
-        let mut render = |source: &Source<'_>, plan: &mut SamplePlan<'_>| {
-            check_decoder(source, *decoders)?;
-            Ok(preparer.render(source, plan, out)?)
-        };
-        let rendered = match sample.dataset.in_memory(sample.index) {
-            Some(source) => {
-                watch.has_read();
-                render(&source, &mut plan)
-            }
-            None => {
-                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, reads, read, rereading, healed };
-                sample.render(reading, limits, &mut plan, &mut watch, render)
-            }
-        };
-        watch.has_prepared();
-        if self.bytes.capacity() > KEPT_BYTES {
-            self.bytes = Vec::new();
+        let (decoders, limits, mut turn) = (*decoders, preparer.limits(), None);
+        if sample.fetch.step() == Step::Begin
+            && let Some(source) = stored.dataset.in_memory(stored.index)
+        {
+            watch.has_read();
+            let rendered = render(&source, decoders, preparer, plan, out);
+            watch.has_prepared();
+            return match rendered {
+                Ok(Rendered::Done(prepared)) => Ok(prepared),
+                Ok(Rendered::NeedsFile) => Err(stored.failed(Unusable::NeedsFile)),
+                Err(problem) => Err(stored.failed(problem)),
+            };
         }
-        match rendered? {
-            Rendered::Done(prepared) => Ok(prepared),
-            Rendered::NeedsFile => {
-                let message = "the stored bytes are damaged, and this form has no file to decode instead".to_owned();
-                Err(PixelError::Malformed { message }.into())
+        let prepared = loop {
+            if let Err(error) = stored.fetch(sample, Some(limits), plan, read, &mut turn) {
+                break Err(error);
             }
-        }
-    }
-
-    /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare),
-    /// called next, finds out why, or makes the pixels from the whole file. `drawn` is that of the fetch.
-    ///
-    /// # Panics
-    ///
-    /// If `out` is not as long as the pipeline's output.
-    pub fn render(
-        &mut self,
-        fetched: &FetchedSample,
-        preparer: &mut Preparer,
-        drawn: Drawn<'_>,
-        out: &mut [u8],
-    ) -> Option<Prepared> {
-        let rendered = self.render_fetched(fetched, preparer, drawn, out);
-        self.rereading = match rendered {
-            Some(_) => Rereading::default(),
-            None => fetched.came().map(Rereading::after).unwrap_or_default(),
+            if let Step::Done(prepared) = sample.fetch.step() {
+                *healed += u64::from(sample.fetch.is_healed(sample.memory.sample()));
+                break Ok(prepared);
+            }
+            watch.has_read();
+            let rendered = match sample.source(plan) {
+                Ok(source) => render(&source, decoders, preparer, plan, out),
+                Err(error) => Err(error.into()),
+            };
+            watch.has_prepared();
+            sample.fetch.rendered(rendered);
         };
-        rendered
-    }
-
-    fn render_fetched(
-        &mut self,
-        fetched: &FetchedSample,
-        preparer: &mut Preparer,
-        drawn: Drawn<'_>,
-        out: &mut [u8],
-    ) -> Option<Prepared> {
-        let mut watch = Watch::start(self.times.as_mut());
-        let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
-        let source = fetched.source(&mut plan)?;
-        check_decoder(&source, self.decoders).ok()?;
-        let rendered = preparer.render(&source, &mut plan, out);
-        watch.has_prepared();
-        match rendered {
-            Ok(Rendered::Done(prepared)) => Some(prepared),
-            Ok(Rendered::NeedsFile) | Err(_) => None,
-        }
+        // The memory of a large image is freed before its turn ends.
+        sample.clear();
+        drop(turn);
+        prepared
     }
 }
 
-/// Checks that a sample's decoder may be used. Says nothing about a file whose format is unknown.
-fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), SampleError> {
+/// Renders a sample, if its decoder may be used.
+fn render(
+    source: &Source<'_>,
+    decoders: Option<Decoders>,
+    preparer: &mut Preparer,
+    plan: &mut SamplePlan<'_>,
+    out: &mut [u8],
+) -> Result<Rendered, Unusable> {
     match (decoders, Decoder::of(source)) {
-        (Some(decoders), Ok(decoder)) if !decoders.contains(decoder) => Err(SampleError::OtherDecoder(decoder)),
-        _ => Ok(()),
+        // Of a file whose format is unknown, the preparer says more.
+        (Some(decoders), Ok(decoder)) if !decoders.contains(decoder) => Err(Unusable::OtherDecoder(decoder)),
+        _ => Ok(preparer.render(source, plan, out)?),
     }
 }
+
+#[cfg(test)]
+mod simulation;

@@ -34,7 +34,13 @@ fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
         for index in 0..dataset.len().min(1000) {
             let draw = Draw { seed: 1, epoch: 0, sample_id: index };
             reader
-                .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+                .prepare(
+                    StoredAt { dataset, index },
+                    None,
+                    &mut preparer,
+                    Drawn { pipeline: &pipeline, draw },
+                    &mut out,
+                )
                 .unwrap();
         }
     };

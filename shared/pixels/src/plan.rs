@@ -36,6 +36,11 @@ impl<'p> SamplePlan<'p> {
         Self { crop: None, passes: &mut memory.0 }
     }
 
+    /// Returns whether all of the sample is wanted.
+    pub fn is_whole(&self) -> bool {
+        self.crop.is_none()
+    }
+
     /// Returns the rows of the stored image that are needed, maybe none. `size` is the width and height of the stored
     /// image, `orientation` its EXIF orientation.
     ///
@@ -67,7 +72,7 @@ impl<'p> SamplePlan<'p> {
     ///
     /// As [`rows`](Self::rows).
     pub fn rect(&mut self, stored: (u32, u32), orientation: u8) -> Result<Option<Rect>, PixelError> {
-        if self.crop.is_none() {
+        if self.is_whole() {
             return Ok(Some(Rect { x: 0, y: 0, width: stored.0, height: stored.1 }));
         }
         let orientation = self.orientation(orientation);

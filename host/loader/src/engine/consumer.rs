@@ -199,7 +199,7 @@ impl Engine {
             let mut row = vec![0; pipeline.output().bytes()];
             let sample = StoredAt { dataset, index: prepare::stored_at(dataset, sample_id) };
             let drawn = Drawn { pipeline: &pipeline, draw: self.task.epoch_context(id.epoch).draw(sample_id) };
-            SampleReader::default().prepare(sample, &mut Preparer::new(program.limits), drawn, &mut row).err()
+            SampleReader::default().prepare(sample, None, &mut Preparer::new(program.limits), drawn, &mut row).err()
         };
         // A decoder that panicked at this sample does so again.
         match catch_unwind(AssertUnwindSafe(prepare)) {

@@ -5,19 +5,13 @@ use crate::slot::Outcome;
 use ddlp_dataset::{Dataset, ReadError, SampleError, Unavailable};
 use ddlp_pixels::{AbilityNumber, CorruptReason, PixelError};
 
-/// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.
+/// Why a stored sample was not prepared. Kept small, since the result of every attempt contains it.
 pub(super) enum Failure {
-    /// Another attempt would fail alike.
-    Lasting(LastingFailure),
-    Unavailable(Box<Unavailable>),
-}
-
-/// Why a stored sample cannot be prepared.
-#[derive(Clone, Copy)]
-pub(super) enum LastingFailure {
     Corrupt(CorruptReason),
     /// Only the host can judge the sample. The drive reports this outcome, on which the host prepares the batch.
     LeftToHost(Outcome),
+    /// Another attempt may do better.
+    Unavailable(Box<Unavailable>),
 }
 
 impl From<Unavailable> for Failure {
@@ -27,24 +21,19 @@ impl From<Unavailable> for Failure {
 }
 
 impl Failure {
-    pub(super) fn corrupt(reason: CorruptReason) -> Self {
-        Self::Lasting(LastingFailure::Corrupt(reason))
-    }
-
     /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
     #[cold]
     pub(super) fn of(error: SampleError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
-        let left_to_host = |outcome| Self::Lasting(LastingFailure::LeftToHost(outcome));
         let other = Outcome::OtherDecoder;
         // The bytes may have another format or size because the file was replaced.
         let of_bytes = |outcome| match dataset.check_damage() {
             Err(unavailable) => unavailable.into(),
-            Ok(()) => left_to_host(outcome),
+            Ok(()) => Self::LeftToHost(outcome),
         };
         match (error, agreed) {
             (SampleError::OtherDecoder(decoder), _) => of_bytes(other(Some(decoder.ability()))),
             (SampleError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
-                left_to_host(other(Some(AbilityNumber::of_form(form))))
+                Self::LeftToHost(other(Some(AbilityNumber::of_form(form))))
             }
             (SampleError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
                 of_bytes(other(None))
@@ -61,7 +50,7 @@ impl Failure {
     #[cold]
     fn of_reading(error: ReadError) -> Self {
         match error {
-            ReadError::Corrupt(error) => Self::corrupt(error.reason()),
+            ReadError::Corrupt(error) => Self::Corrupt(error.reason()),
             ReadError::Unavailable(error) => error.into(),
         }
     }
@@ -81,7 +70,7 @@ impl Failure {
                 let (name, location) = (dataset.name(index), dataset.location(index));
                 Unavailable::Misfit { name, location, problem }.into()
             }
-            error => Self::corrupt(error.reason()),
+            error => Self::Corrupt(error.reason()),
         }
     }
 }

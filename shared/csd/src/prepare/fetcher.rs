@@ -32,12 +32,12 @@ impl SampleFetcher {
         (self.pipeline, self.limits) = (compiled(program), program.limits);
     }
 
-    /// Reads what preparing these samples needs, with a read of each in flight. Leaves a sample empty if that fails for
-    /// any reason, even a panic: the preparer then reads the sample itself, and judges the failure.
+    /// Reads what preparing these samples needs, with a read of each in flight. If that fails for any reason, even a
+    /// panic, leaves the rest of the samples to the preparer, which judges the failure.
     ///
     /// # Errors
     ///
-    /// If a read fails. Some or all samples then stay empty.
+    /// If a read fails.
     pub fn fetch(&mut self, dataset: &dyn Dataset, samples: &mut [SampleToFetch]) -> Result<(), ReadError> {
         let Self { pipeline, limits, reader } = self;
         let read = || reader.fetch(dataset, *limits, pipeline, samples);

@@ -1,6 +1,7 @@
 //! Samples that panic, are corrupt, cannot be read, or cannot be read now.
 
 mod decoders;
+mod fetched;
 
 use super::*;
 use ddlp_dataset::{Corrupt, Header, Identity, Location, ReadError};

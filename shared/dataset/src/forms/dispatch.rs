@@ -1,7 +1,7 @@
 //! The methods of [`StoredForm`] that differ by form. Each selects the form by a `match`, so that reading a small
 //! sample costs no dynamic call.
 
-use super::form::{DetailCheck, Form, Holds, Next, PackOption, Unusable};
+use super::form::{DetailCheck, Form, Holds, PackOption, Unusable};
 use super::{StoredForm, with_forms};
 use crate::pack::IndexRecord;
 use crate::{Header, Reads};
@@ -82,7 +82,7 @@ macro_rules! dispatch {
                 plan: &mut SamplePlan<'_>,
                 notes: &mut FormNotes,
                 more: &mut Reads,
-            ) -> Result<Next, Unusable> {
+            ) -> Result<(), Unusable> {
                 match self { $(Self::$form => super::$name::$form::next(header, read, plan, &mut notes.$name, more)),+ }
             }
 

@@ -2,7 +2,7 @@
 
 use crate::pack::IndexRecord;
 use crate::pack::storing::{NotStored, StorePixels, StoredSample, Workspace};
-use crate::{Header, Reads};
+use crate::{Decoder, Header, Reads};
 use ddlp_pixels::{ImageInfo, PixelError, SamplePlan, Source};
 use std::fmt;
 use std::ops::Range;
@@ -54,21 +54,21 @@ pub(super) trait Form {
         Ok(())
     }
 
-    /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
-    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source), but not of a whole sample, if samples are
-    /// not files. A form without a detail only compares the checksum of the bytes.
+    /// Checks the bytes that have been read, and adds the extents to read next to `more`. If it adds none, the sample
+    /// can be rendered. `read` begins with the bytes of the first [`reads`](Self::reads). May leave notes for
+    /// [`source`](Self::source), but not of a whole sample, if samples are not files. A form without a detail only
+    /// compares the checksum of the bytes.
     fn next(
         header: &Header,
         read: &[u8],
         _plan: &mut SamplePlan<'_>,
         _notes: &mut Self::Notes,
         _more: &mut Reads,
-    ) -> Result<Next, Unusable> {
-        check_bytes(header, read)?;
-        Ok(Next::Render)
+    ) -> Result<(), Unusable> {
+        check_bytes(header, read)
     }
 
-    /// Opens a sample from its bytes, after [`next`](Self::next) has returned [`Next::Render`] for them.
+    /// Opens a sample from its bytes, to which [`next`](Self::next) has added no extents.
     ///
     /// # Errors
     ///
@@ -104,41 +104,9 @@ pub(crate) enum Holds {
     Pixels(StorePixels),
 }
 
-/// What to do after bytes have been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Render the sample.
-    Render,
-    /// Read the extents too that the form has added to `more`, at least one.
-    Read,
-    /// Read the whole file instead, since a part of it is not enough.
-    ReadFile,
-}
-
-/// Reason why the bytes that were read give no pixels.
+/// Reason why the bytes that were read of a sample give no pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// The bytes are damaged.
-    Damage(Damage),
-    /// The pipeline cannot take the image.
-    Pixels(PixelError),
-}
-
-impl From<Damage> for Unusable {
-    fn from(damage: Damage) -> Self {
-        Self::Damage(damage)
-    }
-}
-
-impl From<PixelError> for Unusable {
-    fn from(error: PixelError) -> Self {
-        Self::Pixels(error)
-    }
-}
-
-/// Damage in the bytes that were read of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Damage {
     /// The checksum of the sample's bytes is wrong.
     Bytes {
         /// The CRC32C that the source has.
@@ -148,9 +116,38 @@ pub(crate) enum Damage {
     },
     /// The checksum of the sample's detail is wrong.
     Detail {
+        /// The detail's extent.
+        extent: Range<u64>,
+        /// The CRC32C that the source has.
+        stored: u32,
         /// The CRC32C of the detail.
         computed: u32,
     },
+    /// These bytes are not enough, or damaged: the whole file is needed.
+    NeedsFile,
+    /// The bytes arrived damaged over a network, and in another way in each read.
+    Unsteady(String),
+    /// The image cannot be decoded, or the pipeline cannot take it.
+    Pixels(PixelError),
+    /// The image needs a decoder that may not be used.
+    OtherDecoder(Decoder),
+}
+
+impl Unusable {
+    /// Returns whether the bytes may not be those that are stored.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Bytes { .. } | Self::Detail { .. } | Self::NeedsFile | Self::Unsteady(_) => true,
+            Self::Pixels(error) => matches!(error, PixelError::Checksum { .. }),
+            Self::OtherDecoder(_) => false,
+        }
+    }
+}
+
+impl From<PixelError> for Unusable {
+    fn from(error: PixelError) -> Self {
+        Self::Pixels(error)
+    }
 }
 
 /// Comparison of a detail with the bytes of its sample.
@@ -172,14 +169,14 @@ pub enum PackOption {
 }
 
 /// Checks a sample's bytes, if the source has their checksum.
-pub(crate) fn check_bytes(header: &Header, bytes: &[u8]) -> Result<(), Damage> {
+pub(crate) fn check_bytes(header: &Header, bytes: &[u8]) -> Result<(), Unusable> {
     let Some(stored) = header.crc32c else { return Ok(()) };
     let computed = crc32c::crc32c(bytes);
-    if computed == stored { Ok(()) } else { Err(Damage::Bytes { stored, computed }) }
+    if computed == stored { Ok(()) } else { Err(Unusable::Bytes { stored, computed }) }
 }
 
 /// Checks a sample's detail.
-pub(super) fn check_detail(header: &Header, detail: &[u8]) -> Result<(), Damage> {
-    let computed = crc32c::crc32c(detail);
-    if computed == header.detail_crc32c { Ok(()) } else { Err(Damage::Detail { computed }) }
+pub(super) fn check_detail(header: &Header, detail: &[u8]) -> Result<(), Unusable> {
+    let (stored, computed) = (header.detail_crc32c, crc32c::crc32c(detail));
+    if computed == stored { Ok(()) } else { Err(Unusable::Detail { extent: header.detail.clone(), stored, computed }) }
 }

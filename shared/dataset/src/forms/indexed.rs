@@ -3,7 +3,7 @@
 //! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
 
 use super::StoredForm;
-use super::form::{Form, Holds, Next, PackOption, Unusable, check_bytes, check_detail};
+use super::form::{Form, Holds, PackOption, Unusable, check_bytes, check_detail};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
@@ -37,17 +37,11 @@ impl Form for Indexed {
         Ok(())
     }
 
-    fn next(
-        header: &Header,
-        read: &[u8],
-        _: &mut SamplePlan<'_>,
-        (): &mut (),
-        _: &mut Reads,
-    ) -> Result<Next, Unusable> {
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, (): &mut (), _: &mut Reads) -> Result<(), Unusable> {
         let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
         check_bytes(header, file)?;
         // The file alone gives the same pixels.
-        Ok(if check_detail(header, checkpoints).is_ok() { Next::Render } else { Next::ReadFile })
+        check_detail(header, checkpoints).map_err(|_| Unusable::NeedsFile)
     }
 
     fn source<'a>(

@@ -5,7 +5,7 @@
 //! patch has a checksum in the index.
 
 use super::StoredForm;
-use super::form::{Form, Holds, Next, PackOption, Unusable, check_detail};
+use super::form::{Form, Holds, PackOption, Unusable, check_detail};
 use crate::pack::storing::{PixelsToStore, StoredSample, reserve};
 use crate::pack::{IndexRecord, StoredVerdict};
 use crate::{Header, Reads};
@@ -75,22 +75,22 @@ impl Form for L3 {
         plan: &mut SamplePlan<'_>,
         notes: &mut Option<PartRead>,
         more: &mut Reads,
-    ) -> Result<Next, Unusable> {
+    ) -> Result<(), Unusable> {
         let first = Self::first_bytes(header);
         if read.len() as u64 > first.end - first.start {
-            return Ok(Next::Render);
+            return Ok(());
         }
         let index = &read[..header.detail_bytes()];
         check_detail(header, index)?;
         if first.end == header.bytes.end {
             *notes = None;
-            return Ok(Next::Render);
+            return Ok(());
         }
         let part = notes.insert(PartRead::of(header, index, plan)?);
         part.extents
             .iter()
             .for_each(|extent| more.add(header.detail.start + extent.start..header.detail.start + extent.end));
-        Ok(if part.extents.is_empty() { Next::Render } else { Next::Read })
+        Ok(())
     }
 
     fn source<'a>(

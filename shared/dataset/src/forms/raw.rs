@@ -2,7 +2,7 @@
 //! that it touches, and checks them.
 
 use super::StoredForm;
-use super::form::{DetailCheck, Form, Holds, Next, PackOption, Unusable, check_detail};
+use super::form::{DetailCheck, Form, Holds, PackOption, Unusable, check_detail};
 use crate::pack::storing::{PixelsToStore, StoredSample, reserve};
 use crate::pack::{IndexRecord, StoredVerdict};
 use crate::{Header, Reads};
@@ -52,15 +52,8 @@ impl Form for Raw {
         Ok(())
     }
 
-    fn next(
-        header: &Header,
-        read: &[u8],
-        _: &mut SamplePlan<'_>,
-        (): &mut (),
-        _: &mut Reads,
-    ) -> Result<Next, Unusable> {
-        check_detail(header, &read[..header.detail_bytes()])?;
-        Ok(Next::Render)
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, (): &mut (), _: &mut Reads) -> Result<(), Unusable> {
+        check_detail(header, &read[..header.detail_bytes()])
     }
 
     fn source<'a>(

@@ -4,7 +4,7 @@
 //! file is read whole, which gives the same pixels.
 
 use super::StoredForm;
-use super::form::{Form, Holds, Next, PackOption, Unusable, check_detail};
+use super::form::{Form, Holds, PackOption, Unusable, check_detail};
 use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
@@ -61,27 +61,24 @@ impl Form for Rows {
         plan: &mut SamplePlan<'_>,
         notes: &mut Option<RowIndex>,
         more: &mut Reads,
-    ) -> Result<Next, Unusable> {
+    ) -> Result<(), Unusable> {
         let first = Self::first_bytes(header);
         if read.len() as u64 > first.end - first.start {
-            return Ok(Next::Render);
+            return Ok(());
         }
         let row_index = &read[..header.detail_bytes()];
         let length = header.bytes.end - header.bytes.start;
         let is_of_the_file = |index: &RowIndex| index.file_bytes_min() <= length && index.size() == header.size;
         if check_detail(header, row_index).is_err() {
-            return Ok(Next::ReadFile);
+            return Err(Unusable::NeedsFile);
         }
         let index = match RowIndex::parse(row_index) {
             Ok(index) if is_of_the_file(&index) => notes.insert(index),
-            _ => return Ok(Next::ReadFile),
+            _ => return Err(Unusable::NeedsFile),
         };
         let part = part_of(header, index, plan)?;
-        if part.is_empty() {
-            return Ok(Next::Render);
-        }
         more.add(header.bytes.start + part.start..header.bytes.start + part.end);
-        Ok(Next::Read)
+        Ok(())
     }
 
     fn source<'a>(

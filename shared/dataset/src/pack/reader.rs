@@ -239,7 +239,7 @@ impl Dataset for Pack {
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
-                let bytes = sample_reader::file(self, index, &ShortRecord::of(&record).header(), buf)?;
+                let bytes = sample_reader::file(self, index, ShortRecord::of(&record).header(), buf)?;
                 Ok(Stored::Rejected { bytes, reason })
             }
             _ => self.sample(index, buf).map(Stored::Source),

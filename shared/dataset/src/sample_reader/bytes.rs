@@ -1,10 +1,10 @@
-//! The bytes of a sample that have been read, one range after the other, and what was read.
+//! The memory for a sample's bytes, and how many bytes were read.
 
+use super::KEPT_BYTES;
+use crate::Header;
 use crate::extent::resize;
-use crate::{Dataset, Header, ReadError, Unavailable};
+use std::io;
 use std::ops::{Add, Range};
-
-use super::StoredAt;
 
 /// Bytes of a block, as most disks and file systems have them, and our drive.
 const BLOCK_BYTES: u64 = 4096;
@@ -56,78 +56,62 @@ impl Add for BytesRead {
     }
 }
 
-/// Memory with the bytes of a sample, which is reused from sample to sample.
-pub(super) struct SampleBytes<'m> {
-    memory: &'m mut Vec<u8>,
+/// Memory for the bytes of a sample, reused from sample to sample.
+#[derive(Debug)]
+pub(super) struct SampleMemory {
+    bytes: Vec<u8>,
     /// Bytes in front of the sample's, and at least as many behind them.
     room: usize,
-    filled: usize,
 }
 
-impl<'m> SampleBytes<'m> {
+impl Default for SampleMemory {
+    /// Returns memory with room for whole blocks.
+    fn default() -> Self {
+        Self { bytes: Vec::new(), room: ROOM_BYTES }
+    }
+}
+
+impl SampleMemory {
     /// Uses memory without room for whole blocks.
-    pub(super) fn in_memory(memory: &'m mut Vec<u8>) -> Self {
-        Self { memory, room: 0, filled: 0 }
+    pub(super) fn without_room(bytes: Vec<u8>) -> Self {
+        Self { bytes, room: 0 }
     }
 
-    /// Uses memory with room for whole blocks.
-    pub(super) fn with_room(memory: &'m mut Vec<u8>) -> Self {
-        Self { memory, room: ROOM_BYTES, filled: 0 }
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.range()]
+    /// Returns the memory from the sample's first byte on.
+    pub(super) fn sample(&self) -> &[u8] {
+        self.bytes.get(self.room..).unwrap_or_default()
     }
 
-    pub(super) fn into_bytes(self) -> &'m [u8] {
-        let range = self.range();
-        &self.memory[range]
+    /// Returns all of the memory.
+    pub(super) fn all_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
-    /// Returns where the bytes lie in the memory.
-    pub(super) fn range(&self) -> Range<usize> {
-        self.room..self.room + self.filled
+    /// Returns the number of bytes that are allocated.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
-    /// Frees the memory.
-    pub(super) fn free(&mut self) {
-        (*self.memory, self.filled) = (Vec::new(), 0);
+    /// Frees memory that is unusually large.
+    pub(super) fn trim(&mut self) {
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
     }
 
-    /// Discards the bytes.
-    pub(super) fn clear(&mut self) {
-        self.filled = 0;
-    }
-
-    /// Reads more bytes: extents, one after the other.
-    pub(super) fn append(
-        &mut self,
-        sample: &StoredAt<'_, impl Dataset + ?Sized>,
-        header: &Header,
-        extents: &[Range<u64>],
-        read: &mut BytesRead,
-    ) -> Result<(), ReadError> {
-        let &StoredAt { dataset, index } = sample;
-        let bytes: u64 = extents.iter().map(|extent| extent.end - extent.start).sum();
-        let more = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let end = self.range().end.saturating_add(more).saturating_add(self.room);
+    /// Makes room for `more` bytes behind the `filled` ones. Returns the memory and the place of these bytes in it,
+    /// behind which a read may write.
+    pub(super) fn behind(&mut self, filled: usize, more: u64) -> io::Result<(&mut [u8], Range<usize>)> {
+        let start = self.room + filled;
+        let end = usize::try_from(more).unwrap_or(usize::MAX).saturating_add(start);
         // Never shortened: each byte of the memory is zeroed once.
-        if self.memory.len() < end
-            && let Err(error) = resize(self.memory, end)
-        {
-            let (name, location, problem) = (dataset.name(index), dataset.location(index), error.to_string());
-            return Err(Unavailable::NoMemory { name, location, problem }.into());
+        if self.bytes.len() < end.saturating_add(self.room) {
+            resize(&mut self.bytes, end.saturating_add(self.room))?;
         }
-        for extent in extents.iter().filter(|extent| !extent.is_empty()) {
-            let (start, length) = (self.range().end, (extent.end - extent.start) as usize);
-            dataset.read_within(index, header, extent.start, self.memory, start..start + length)?;
-            read.count(extent);
-            self.filled += length;
-        }
-        if bytes == 0 && header.crc32c.is_none() {
-            // An empty file may have been filled or removed since. Without a checksum, only a read finds that out.
-            dataset.read(index, header, header.bytes.start, &mut [])?;
-        }
-        Ok(())
+        Ok((&mut self.bytes, start..end))
     }
 }

@@ -76,17 +76,17 @@ impl RoundRead {
 }
 
 impl Round {
-    /// Plans the reads of the samples' pending extents. Joins extents with at most `join_gap` bytes between them.
+    /// Plans the reads of the extents that the samples want. Joins extents with at most `join_gap` bytes between them.
     /// Returns false if there is nothing to read.
     pub(super) fn plan(&mut self, samples: &mut [SampleToFetch], join_gap: Option<u64>) -> bool {
         self.pieces.clear();
         for (sample, SampleToFetch { fetched, .. }) in samples.iter_mut().enumerate() {
-            fetched.make_room();
-            if fetched.pending.is_none() {
+            fetched.join_round();
+            if !fetched.is_in_round {
                 continue;
             }
-            let (first, mut start) = (self.pieces.len(), ROOM_BYTES + fetched.filled);
-            for extent in fetched.reads.extents() {
+            let (first, mut start) = (self.pieces.len(), ROOM_BYTES + fetched.fetch.filled());
+            for extent in fetched.fetch.wanted().extents() {
                 let end = start + (extent.end - extent.start) as usize;
                 self.pieces.push(Piece { extent: extent.clone(), sample, place: start..end, is_longest: false });
                 start = end;
@@ -150,7 +150,7 @@ impl Round {
         }
         let mut of_samples = Vec::with_capacity(samples.len());
         of_samples.extend(samples.iter_mut().map(|SampleToFetch { index, fetched, .. }| {
-            (*index, fetched.pending.as_ref(), Some(&mut fetched.memory[..]))
+            (*index, fetched.fetch.header(), Some(fetched.memory.all_mut()))
         }));
         let (mut made, mut free) = (Vec::with_capacity(reads.len()), &mut shared[..]);
         for read in &*reads {
@@ -165,7 +165,6 @@ impl Round {
                     (memory, ROOM_BYTES..ROOM_BYTES + read.bytes())
                 }
             };
-            let header = header.expect("a sample with a piece is pending");
             made.push(ExtentRead { index: *index, header, offset: read.extent.start, memory, place });
         }
         dataset.read_many(&mut made)?;
@@ -175,7 +174,7 @@ impl Round {
             at += read.bytes() + 2 * ROOM_BYTES;
             for Piece { extent, sample, place, .. } in &pieces[read.pieces.clone()] {
                 let start = (extent.start - read.extent.start) as usize;
-                let memory = &mut samples[*sample].fetched.memory;
+                let memory = samples[*sample].fetched.memory.all_mut();
                 memory[place.clone()].copy_from_slice(&bytes[start..start + place.len()]);
             }
         }

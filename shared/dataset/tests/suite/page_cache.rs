@@ -87,6 +87,7 @@ impl Cold {
         SampleReader::default()
             .prepare(
                 StoredAt { dataset: &self.pack, index },
+                None,
                 &mut preparer,
                 Drawn { pipeline: &pipeline, draw },
                 &mut row,

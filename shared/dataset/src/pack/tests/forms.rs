@@ -102,6 +102,7 @@ fn every_form_has_the_pixels_of_the_source() {
                     reader
                         .prepare(
                             StoredAt { dataset, index },
+                            None,
                             &mut preparer,
                             Drawn { pipeline: &compiled, draw },
                             &mut out,
@@ -355,7 +356,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(8).into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
         SampleReader::default()
-            .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+            .prepare(StoredAt { dataset, index }, None, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
             .map(|_| out)
     };
     let source = open(&bench.path("source")).unwrap();
@@ -384,6 +385,7 @@ fn pixels_beyond_the_limits_are_not_read() {
         let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(limits));
         let prepared = reader.prepare(
             StoredAt { dataset, index: 0 },
+            None,
             &mut preparer,
             Drawn { pipeline: &pipeline, draw: Draw::default() },
             &mut row,
@@ -424,6 +426,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
         SampleReader::default()
             .prepare(
                 StoredAt { dataset: &pack, index: 0 },
+                None,
                 &mut preparer,
                 Drawn { pipeline: &pipeline, draw },
                 &mut out_row,

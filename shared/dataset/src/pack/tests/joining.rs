@@ -77,13 +77,16 @@ fn fetch(drive: &Drive, pack: &Pack, indices: &[u64]) -> ([usize; 2], [BytesRead
     drive.take_reads();
     reader.fetch(pack, Limits::default(), &pipeline, &mut samples).unwrap();
     let (together, read_together) = (drive.take_reads(), reader.take_read());
-    for SampleToFetch { index, draw, fetched } in &samples {
+    let mut renderer = SampleReader::default();
+    for SampleToFetch { index, draw, fetched } in &mut samples {
         let drawn = Drawn { pipeline: &pipeline, draw: *draw };
         let [mut out, mut expected] = [1, 2].map(|byte| vec![byte; pipeline.output().bytes()]);
-        assert!(reader.render(fetched, &mut preparer, drawn, &mut out).is_some(), "{index}");
-        reader.prepare(StoredAt { dataset: pack, index: *index }, &mut preparer, drawn, &mut expected).unwrap();
+        let sample = StoredAt { dataset: pack as &dyn Dataset, index: *index };
+        renderer.prepare(sample, Some(fetched), &mut preparer, drawn, &mut out).unwrap();
+        reader.prepare(sample, None, &mut preparer, drawn, &mut expected).unwrap();
         assert!(out == expected, "{index}");
     }
+    assert_eq!(renderer.take_read(), BytesRead::default(), "all was fetched");
     ([together, drive.take_reads()], [read_together, reader.take_read()])
 }
 

@@ -100,8 +100,13 @@ fn prepare(
     let mut out = vec![0; pipeline.output().bytes()];
     let draw = Draw { seed: 3, epoch, sample_id: index };
     let mut preparer = Preparer::new(Limits::default());
-    let prepared =
-        reader.prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)?;
+    let prepared = reader.prepare(
+        StoredAt { dataset, index },
+        None,
+        &mut preparer,
+        Drawn { pipeline: &pipeline, draw },
+        &mut out,
+    )?;
     Ok((prepared, out))
 }
 

@@ -1,7 +1,7 @@
 //! Which bytes of a pack a crop reads, in each form, and when they are known.
 
 use super::{Bench, quietly};
-use crate::forms::{FormNotes, Next};
+use crate::forms::FormNotes;
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
 use crate::{Dataset, Drawn, FetchedSample, Reads, SampleReader, SampleToFetch, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
@@ -104,6 +104,7 @@ fn prepare_by(reader: &mut SampleReader, pack: &Pack) -> Vec<u8> {
     reader
         .prepare(
             StoredAt { dataset: pack, index: 0 },
+            None,
             &mut preparer,
             Drawn { pipeline: &pipeline(), draw: Draw::default() },
             &mut out,
@@ -202,7 +203,9 @@ fn bytes_may_come_in_any_order() {
         end = start;
     }
     let mut notes = FormNotes::default();
-    assert_eq!(header.form.next(&header, &bytes, plan, &mut notes, &mut Reads::default()), Ok(Next::Render));
+    let mut more = Reads::default();
+    assert_eq!(header.form.next(&header, &bytes, plan, &mut notes, &mut more), Ok(()));
+    assert!(more.extents().is_empty());
     let source = header.form.source(&header, &bytes, plan, &notes).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
     let rendered = Preparer::new(Limits::default()).render(&source, plan, &mut out).unwrap();
@@ -230,19 +233,22 @@ fn one_thread_fetches_and_another_one_renders() {
         };
         fetched = fetch(fetched);
         assert_eq!(recorded.take(), read, "{form:?}");
-        let render = |fetched: &FetchedSample| {
-            let mut out = vec![0; pipeline.output().bytes()];
-            let rendered = SampleReader::default().render(fetched, &mut Preparer::new(limits), drawn, &mut out);
-            rendered.map(|_| out)
+        let render = |fetched: &mut FetchedSample| {
+            let (mut out, mut preparer) = (vec![0; pipeline.output().bytes()], Preparer::new(limits));
+            let sample = StoredAt { dataset: &pack as &dyn Dataset, index: 0 };
+            SampleReader::default().prepare(sample, Some(fetched), &mut preparer, drawn, &mut out).map(|_| out)
         };
-        assert!(render(&fetched) == Some(expected), "{form:?}");
+        assert!(render(&mut fetched).unwrap() == expected, "{form:?}");
         assert_eq!(recorded.take(), [], "{form:?}: what was fetched suffices");
+        assert!(render(&mut fetched).unwrap() == expected, "{form:?}: a sample is rendered once");
+        assert_eq!(recorded.take(), read, "{form:?}: and then read again");
         // Damage in every byte that is read of the sample.
         recorded.damage(&read);
         fetched = fetch(fetched);
-        assert_eq!(render(&fetched), None, "{form:?}: damage is left to the thread that prepares");
-        fetched.clear();
-        assert_eq!(render(&fetched), None);
+        let by_fetching = recorded.take();
+        assert!(read.starts_with(&by_fetching), "{form:?}: damage is left to the thread that prepares");
+        assert!(render(&mut fetched).is_err(), "{form:?}");
+        assert!(recorded.take().len() > by_fetching.len(), "{form:?}: which reads it again");
     }
 }
 
@@ -274,12 +280,17 @@ fn assert_large_crops_are_left(recorded: &Recorded, pack: &Pack, sizes: &[(u32, 
         let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
         recorded.take();
         SampleReader::default().fetch(pack, limits, &pipeline, &mut samples).unwrap();
-        let read: u64 = recorded.take().iter().map(|extent| extent.end - extent.start).sum();
-        assert!(read < 4 << 20, "{read} bytes of a crop of {size}");
+        let bytes_read = || recorded.take().iter().map(|extent| extent.end - extent.start).sum::<u64>();
+        let fetched = bytes_read();
+        assert!(fetched < 4 << 20, "{fetched} bytes of a crop of {size}");
+        let sample = StoredAt { dataset: pack as &dyn Dataset, index: 0 };
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
-        let mut out = vec![0; pipeline.output().bytes()];
-        let rendered = SampleReader::default().render(&samples[0].fetched, &mut Preparer::new(limits), drawn, &mut out);
-        assert_eq!(rendered.is_some(), is_fetched, "a crop of {size}");
+        let (mut out, mut preparer) = (vec![0; pipeline.output().bytes()], Preparer::new(limits));
+        let fetched = Some(&mut samples[0].fetched);
+        SampleReader::default().prepare(sample, fetched, &mut preparer, drawn, &mut out).unwrap();
+        let left = bytes_read();
+        assert!(if is_fetched { left == 0 } else { left > 3 << 20 }, "{left} bytes of a crop of {size}");
+        assert!(samples[0].fetched.memory_bytes() <= 1 << 20, "unusually large memory is freed");
     }
 }
 

@@ -21,8 +21,7 @@ impl Bytes {
             .zip(extents)
             .map(|(index, extents)| {
                 let mut fetched = FetchedSample::default();
-                fetched.pending = Some(Header::file(0..0));
-                extents.iter().for_each(|extent| fetched.reads.add(extent.clone()));
+                fetched.fetch.want(extents);
                 SampleToFetch { index, draw: Draw::default(), fetched }
             })
             .collect();
@@ -33,9 +32,9 @@ impl Bytes {
         for (sample, extents) in samples.iter().zip(extents) {
             let expected = extents.iter().flat_map(|extent| &self.bytes[extent.start as usize..extent.end as usize]);
             let expected: Vec<u8> = expected.copied().collect();
-            assert_eq!(sample.fetched.pending.is_some(), !expected.is_empty());
+            assert_eq!(sample.fetched.is_in_round, !expected.is_empty());
             if !expected.is_empty() {
-                assert!(sample.fetched.memory[ROOM_BYTES..][..expected.len()] == expected, "{extents:?}");
+                assert!(sample.fetched.memory.sample()[..expected.len()] == expected, "{extents:?}");
             }
         }
         (std::mem::take(&mut self.read.lock().unwrap()), count)

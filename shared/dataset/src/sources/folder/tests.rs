@@ -173,6 +173,7 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
         reader
             .prepare(
                 StoredAt { dataset: &folder, index: 0 },
+                None,
                 &mut preparer,
                 Drawn { pipeline: &pipeline, draw: Draw::default() },
                 &mut [0; 3],
