@@ -1,7 +1,7 @@
 //! The way from a sample's place to its pixels: plan, fetch, render.
 //!
-//! 1. **Plan**: the sample's form names bytes to read, from the sample's [`Header`] and the [`SamplePlan`] of pipeline
-//!    and draw. That reads nothing.
+//! 1. **Plan**: the sample's form names bytes to read, from the sample's [`Header`](crate::Header) and the
+//!    [`SamplePlan`] of pipeline and draw. That reads nothing.
 //! 2. **Fetch**: the source reads these bytes, in any order.
 //! 3. **Render**: the form checks the bytes and opens them as a [`Source`], from which the [`Preparer`] makes the
 //!    pixels by the same plan.
