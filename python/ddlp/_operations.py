@@ -3,6 +3,7 @@
 The Rust library's operations make this file: `DDLP_UPDATE=1 cargo test -p ddlp-pixels python` writes it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -238,6 +239,42 @@ class TimmRandAugment:
     fill: int | tuple[int, int, int] = (128, 128, 128)
 
 
+@dataclass(frozen=True)
+class AugMix:
+    """Blends the image with several chains of random changes of it."""
+
+    severity: int = 3
+    mixture_width: int = 3
+    chain_depth: int = -1
+    alpha: float = 1.0
+    all_ops: bool = True
+    interpolation: str = "bilinear"
+    fill: int | tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class RandomApply:
+    """Applies all of its operations with probability `p`, or none."""
+
+    transforms: "Sequence[Operation]"
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomChoice:
+    """Applies one of its operations, chosen at random."""
+
+    transforms: "Sequence[Operation]"
+    p: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Applies all of its operations, in random order."""
+
+    transforms: "Sequence[Operation]"
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -265,6 +302,10 @@ Operation = (
     | Pad
     | PadTo
     | TimmRandAugment
+    | AugMix
+    | RandomApply
+    | RandomChoice
+    | RandomOrder
 )
 
 # Names in TOML and JSON.
@@ -295,6 +336,10 @@ NAMES = {
     Pad: "pad",
     PadTo: "pad_to",
     TimmRandAugment: "timm_rand_augment",
+    AugMix: "aug_mix",
+    RandomApply: "random_apply",
+    RandomChoice: "random_choice",
+    RandomOrder: "random_order",
 }
 
 __all__ = [
@@ -325,4 +370,8 @@ __all__ = [
     "Pad",
     "PadTo",
     "TimmRandAugment",
+    "AugMix",
+    "RandomApply",
+    "RandomChoice",
+    "RandomOrder",
 ]

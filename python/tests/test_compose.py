@@ -229,6 +229,7 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
         expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation))
     elif policy == "augmix":
         transforms.append(t.AugMix(interpolation=mode, severity=3))
+        expected.append(ddlp.AugMix(3, interpolation=interpolation))
     elif policy is not None:
         transforms.append(t.AutoAugment(t.AutoAugmentPolicy(policy), interpolation=mode))
         expected.append(ddlp.AutoAugment(policy, interpolation=interpolation))
@@ -242,13 +243,75 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
         expected.append(ddlp.RandomErasing(erase, value=(124, 116, 104)))
     if is_v2:
         transforms.append(t.ToPureTensor())
-    if policy == "augmix":
-        with pytest.raises(ddlp.ConfigurationError, match="AugMix.*has no counterpart"):
-            ddlp.Compose(t.Compose(transforms))
-        return
     composed = ddlp.Compose(t.Compose(transforms))
     assert composed == ddlp.Pipeline(expected)
     assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+@BOTH
+def test_transforms_within_transforms_are_translated(t):
+    within = t.Compose([t.RandomHorizontalFlip(0.25), t.RandomInvert()])
+    transforms = [
+        t.RandomApply([t.ColorJitter(0.4, 0.4), within], p=0.8),
+        t.RandomChoice([t.RandomGrayscale(1.0), within, ddlp.RandomSolarize(128, 1.0)]),
+        t.RandomChoice([t.RandomGrayscale(1.0), t.RandomInvert()], p=[1, 3]),
+        t.RandomOrder([t.RandomVerticalFlip(), t.RandomApply(torch.nn.ModuleList([t.RandomInvert()]))]),
+        t.CenterCrop(32),
+    ]
+    flip, invert = ddlp.RandomHorizontalFlip(0.25), ddlp.RandomInvert()
+    expected = [
+        ddlp.RandomApply([ddlp.ColorJitter(0.4, 0.4), flip, invert], p=0.8),
+        ddlp.RandomChoice(
+            [ddlp.RandomGrayscale(1.0), ddlp.RandomApply((flip, invert), 1.0), ddlp.RandomSolarize(128, 1.0)]
+        ),
+        ddlp.RandomChoice([ddlp.RandomGrayscale(1.0), invert], p=(0.25, 0.75) if t is v2 else (1, 3)),
+        ddlp.RandomOrder([ddlp.RandomVerticalFlip(), ddlp.RandomApply([invert])]),
+        ddlp.CenterCrop(32),
+    ]
+    assert ddlp.Compose(transforms) == ddlp.Pipeline(expected)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda t: t.RandomApply([t.RandomInvert(), t.Lambda(abs)]), "transform 1 .RandomApply., Lambda"),
+        (
+            lambda t: t.RandomChoice([t.RandomOrder([t.Lambda(abs)])]),
+            "transform 1 .RandomChoice. .RandomOrder., Lambda",
+        ),
+        (lambda t: t.RandomApply([t.ConvertImageDtype(torch.float32)]), "put that outside"),
+        (lambda t: t.RandomApply([t.Normalize(*ddlp.IMAGENET)]), "put that outside"),
+    ],
+)
+def test_other_transforms_within_transforms_are_named(t, make, part):
+    with pytest.raises(ddlp.ConfigurationError, match=part):
+        ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
+
+
+def test_an_identity_may_be_chosen():
+    pytest.importorskip("torchvision.transforms.v2")
+    composed = ddlp.Compose([v2.RandomChoice([v2.Identity(), v2.RandomInvert(1.0)]), v2.CenterCrop(32)])
+    choice = ddlp.RandomChoice([ddlp.RandomHorizontalFlip(0.0), ddlp.RandomInvert(1.0)])
+    assert composed == ddlp.Pipeline([choice, ddlp.CenterCrop(32)])
+
+
+def test_operations_within_operations_are_checked():
+    crop = ddlp.CenterCrop(32)
+    for within, error, part in [
+        ([ddlp.Resize(-1)], ddlp.ConfigurationError, "operation 0, random_apply: transform 0, resize: `size` is -1"),
+        ([ddlp.Resize(0)], ddlp.ConfigurationError, "operation 0, random_apply: transform 0, resize: size 0 is not"),
+        ([ddlp.RandomInvert(math.nan)], ddlp.ConfigurationError, "transform 0, random_invert: `p` is nan"),
+        ([3], TypeError, "3 is not an operation"),
+        (ddlp.RandomInvert(), TypeError, "must be a list of operations"),
+    ]:
+        with pytest.raises(error, match=part):
+            ddlp.Pipeline([ddlp.RandomApply(within), crop])
+    nested = ddlp.RandomInvert()
+    for _ in range(5):
+        nested = ddlp.RandomApply([nested])
+    with pytest.raises(ddlp.ConfigurationError, match="more than 4 levels"):
+        ddlp.Pipeline([nested, crop])
 
 
 @BOTH
@@ -310,6 +373,20 @@ def test_timms_transforms_are_taken(name, size, crop_pct, interpolation, options
     assert any("random_vertical_flip" in one for one in operations) == ("vflip" in options)
     fixed = ddlp.Compose(create_transform(shape, is_training=True, interpolation=interpolation, **options))
     assert fixed.to_dict()["operations"][0]["random_resized_crop"]["interpolation"] == interpolation
+
+
+def test_timms_3_augment_is_taken():
+    create_transform = pytest.importorskip("timm.data").create_transform
+    training = create_transform((3, 224, 224), is_training=True, auto_augment="3a", color_jitter=0.3)
+    operations = ddlp.Compose(training).to_dict()["operations"]
+    expected = ddlp.RandomChoice(
+        [ddlp.RandomSolarize(128, 1.0), ddlp.RandomGrayscale(1.0), ddlp.GaussianBlur(17, (0.1, 2.0))]
+    )
+    jitter = ddlp.ColorJitter(0.3, 0.3, 0.3)
+    assert operations[2:] == ddlp.Pipeline([expected, jitter, ddlp.CenterCrop(1)]).to_dict()["operations"][:2]
+    other = create_transform((3, 224, 224), is_training=True, auto_augment="v0")
+    with pytest.raises(ddlp.ConfigurationError, match="only 3-Augment"):
+        ddlp.Compose(other)
 
 
 def test_a_loader_normalises_as_composed(pack):

@@ -8,7 +8,7 @@ pub mod examples;
 
 use crate::info::Format;
 use crate::ops::{
-    AutoAugment, CropInterpolation, Operation, RandAugment, RandomAffine, RandomPerspective, RandomResizedCrop,
+    AugMix, AutoAugment, CropInterpolation, Operation, RandAugment, RandomAffine, RandomPerspective, RandomResizedCrop,
     RandomRotation, Resampling, Resize, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
@@ -119,7 +119,8 @@ impl Operation {
             | Self::RandomPerspective(RandomPerspective { interpolation, .. })
             | Self::RandAugment(RandAugment { interpolation, .. })
             | Self::TrivialAugmentWide(TrivialAugmentWide { interpolation, .. })
-            | Self::AutoAugment(AutoAugment { interpolation, .. }) => *interpolation == Interpolation::Bicubic,
+            | Self::AutoAugment(AutoAugment { interpolation, .. })
+            | Self::AugMix(AugMix { interpolation, .. }) => *interpolation == Interpolation::Bicubic,
             _ => false,
         }
     }
@@ -130,8 +131,9 @@ impl Pipeline {
     /// of its samples' decoders are not among them.
     pub fn needs(&self) -> Vec<AbilityNumber> {
         let orientation = self.exif_orientation.then_some(AbilityNumber::ORIENTATION);
-        let mut needs: Vec<AbilityNumber> = self.operations.iter().map(Operation::ability).collect();
-        let filters = self.operations.iter().any(Operation::needs_filters).then_some(AbilityNumber::FILTERS);
+        let operations: Vec<&Operation> = self.operations.iter().flat_map(Operation::with_all_within).collect();
+        let filters = operations.iter().any(|operation| operation.needs_filters()).then_some(AbilityNumber::FILTERS);
+        let mut needs: Vec<AbilityNumber> = operations.into_iter().map(Operation::ability).collect();
         needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters));
         needs.sort();
         needs.dedup();

@@ -20,7 +20,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 36] = [
+const EXPECTED: [&str; 40] = [
     "0001 68db128705ef2344 cropping and resizing",
     "0002 a5c37e01d020f307 turning images upright",
     "0003 929f4db48f196157 resizing and warping by bicubic and other filters",
@@ -50,6 +50,10 @@ const EXPECTED: [&str; 36] = [
     "0117 3fc5130b3365c74a the operation Pad",
     "0118 bc90ae1f955f3a2f the operation PadTo",
     "0119 3a1e91047e2b51fb the operation TimmRandAugment",
+    "011a b408e0d3ad67a980 the operation AugMix",
+    "011b 25749df96f9d1043 the operation RandomApply",
+    "011c d034753f575e6c53 the operation RandomChoice",
+    "011d 484b7c83d66b9110 the operation RandomOrder",
     "0200 bb2528c30fdc0f10 the decoder of JPEG files",
     "0201 11125818900edfe2 the decoder of PNG files",
     "0202 b5af08963f21491d the decoder of WebP files",

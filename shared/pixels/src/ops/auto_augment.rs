@@ -74,7 +74,7 @@ impl Operate for AutoAugment {
     }
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) };
         for (change, magnitude) in self.choose(size, words).into_iter().flatten() {
             change.add(magnitude, sampling, effects);
         }

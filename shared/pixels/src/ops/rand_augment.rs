@@ -82,7 +82,7 @@ impl Operate for RandAugment {
     }
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) };
         for _ in 0..self.num_ops {
             let (change, magnitude) = self.choose(size, words);
             change.add(magnitude, sampling, effects);

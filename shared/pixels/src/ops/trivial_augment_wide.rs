@@ -46,7 +46,7 @@ impl Operate for TrivialAugmentWide {
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let (change, magnitude) = self.choose(size, words);
-        change.add(magnitude, Sampling { interpolation: self.interpolation, fill: self.fill.0 }, effects);
+        change.add(magnitude, Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) }, effects);
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::CropInterpolation;
 use crate::ops::{
-    AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale,
-    Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
+    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur,
+    Grayscale, Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
     RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
     RandomPerspective, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize,
     ResizeTo, Shear, Size, TrivialAugmentWide,
@@ -72,7 +72,8 @@ pub(crate) fn alone((size, mut pixels): Image, effect: Effect) -> Image {
         }
         Effect::Area(area) => {
             let mut out = vec![0; pixels.len()];
-            let mut scratch = Scratch { limits: Limits::default(), memory: &mut Vec::new() };
+            let (memory, branch) = (&mut Vec::new(), &mut Branch::default());
+            let mut scratch = Scratch { limits: Limits::default(), memory, branch };
             area.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut scratch, &mut out).unwrap();
             (size, out)
         }
@@ -158,6 +159,9 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomEqualize { p: 0.5 }.into()),
         (0u32..31, any::<[u8; 3]>(), interpolation()).prop_map(|(magnitude, fill, interpolation)| {
             RandAugment { num_ops: 3, magnitude, num_magnitude_bins: 31, interpolation, fill: Fill(fill) }.into()
+        }),
+        (1i32..4, any::<bool>(), interpolation()).prop_map(|(chain_depth, all_ops, interpolation)| {
+            AugMix { chain_depth, all_ops, interpolation, ..AugMix::usual() }.into()
         }),
         Just(
             TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([9; 3]) }

@@ -104,15 +104,16 @@ type Places<const COUNT: usize, Place> = [[Place; COUNT]; 2];
 fn make_by<const AFFINE: bool>(warp: &Warp, from: &View<'_>, made: Rect, out: &mut [u8]) {
     let mut places = [[0; BLOCK]; 2];
     let interpolation = warp.sampling.interpolation;
+    let color = warp.sampling.fill.unwrap_or_default();
     let scale = if interpolation == Interpolation::Nearest { 1.0 } else { ONE as f64 };
     for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
         for (number, pixels) in (0..).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
             find::<AFFINE, BLOCK, i64>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
             // Calls by name, not through a parameter: a function that is passed on is not built for the level.
             match interpolation {
-                Interpolation::Nearest => nearest(from, &places, warp.sampling.fill, pixels),
+                Interpolation::Nearest => nearest(from, &places, color, pixels),
                 Interpolation::Bilinear => bilinear(from, &places, warp.sampling.fill, pixels),
-                Interpolation::Bicubic => bicubic(from, &places, warp.sampling.fill, pixels),
+                Interpolation::Bicubic => bicubic(from, &places, color, pixels),
             }
         }
     }
@@ -182,7 +183,7 @@ fn nearest(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], ou
 }
 
 #[inline(always)]
-fn bilinear(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], out: &mut [[u8; 3]]) {
+fn bilinear(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: Option<[u8; 3]>, out: &mut [[u8; 3]]) {
     let (mut corners, mut outside) = ([[0; BLOCK]; 4], 0u64);
     for at in 0..out.len() {
         match from.corners(of_x[at] >> PLACE_BITS, of_y[at] >> PLACE_BITS) {
@@ -235,22 +236,23 @@ fn blend([(left, right), (upper, lower)]: PixelWeights, [upper_row, lower_row]: 
 }
 
 /// Returns the value of a place where some of the four pixels lie outside the image, or at its end. As torchvision does
-/// it: the image is blended with black there, and the result with the fill colour, by the same weight.
-fn at_edge(from: &View<'_>, place: [i64; 2], fill: [u8; 3]) -> [u8; 3] {
+/// it: the image is blended with black there, and the result with the fill colour, if there is one, by the same weight.
+fn at_edge(from: &View<'_>, place: [i64; 2], fill: Option<[u8; 3]>) -> [u8; 3] {
     let [x, y] = place.map(|place| place >> PLACE_BITS);
     if !(-1..i64::from(from.size.0)).contains(&x) || !(-1..i64::from(from.size.1)).contains(&y) {
-        return fill;
+        return fill.unwrap_or_default();
     }
     let weights = place.map(|place| (place & (ONE - 1)) as u32).map(|part| (ONE as u32 - part, part));
     let rows = [y, y + 1].map(|y| [x, x + 1].map(|x| from.pixel(x, y, [0; 3])));
     let sums = blend(weights, [rows[0].as_flattened(), rows[1].as_flattened()]);
+    let one = 1u64 << (2 * PLACE_BITS);
+    let Some(fill) = fill else { return sums.map(|sum| ((u64::from(sum) + one / 2) / one) as u8) };
     let [across, down] = weights;
     let inside = |x: i64, y: i64, weight: u32| if from.has(x, y) { u64::from(weight) } else { 0 };
     let inside = inside(x, y, across.0 * down.0)
         + inside(x + 1, y, across.1 * down.0)
         + inside(x, y + 1, across.0 * down.1)
         + inside(x + 1, y + 1, across.1 * down.1);
-    let one = 1u64 << (2 * PLACE_BITS);
     std::array::from_fn(|channel| {
         let sum = u64::from(sums[channel]) * inside + u64::from(fill[channel]) * (one - inside) * one;
         ((sum + one * one / 2) / (one * one)) as u8
