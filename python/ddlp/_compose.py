@@ -12,7 +12,9 @@ from ._errors import ConfigurationError
 from ._operations import (
     NAMES,
     AugMix,
+    ElasticTransform,
     GaussianBlur,
+    Jpeg,
     Operation,
     RandomApply,
     RandomChoice,
@@ -22,8 +24,10 @@ from ._operations import (
     RandomHorizontalFlip,
     RandomOrder,
     RandomResizedCrop,
+    RandomShortestSize,
     RandomSolarize,
     Resize,
+    ScaleJitter,
     TimmRandAugment,
 )
 from ._pipeline import Pipeline
@@ -46,6 +50,9 @@ _OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
 
 # Transforms that apply others.
 _CONTAINERS = {"RandomApply", "RandomChoice", "RandomOrder"}
+
+# Transforms that make several images of one.
+_SEVERAL_IMAGES = {"FiveCrop", "TenCrop"}
 
 _RESAMPLINGS = ("bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming", "lanczos")
 
@@ -127,6 +134,13 @@ class _Reader:
             return None
         if kind in _CONTAINERS:
             return self._container(transform, kind, place)
+        if kind in _SEVERAL_IMAGES:
+            raise ConfigurationError(
+                f"{named} makes several images of one, but a sample has one image here: prepare a larger image, and "
+                "call the transform on the loader's batches"
+            )
+        if kind == "GaussianNoise" and self.floats is not None and not transform.clip:
+            raise ConfigurationError(f"{named} leaves values below 0 and above 1: put it before {self.floats}, or clip")
         if kind not in _OPERATIONS and kind not in _TRANSLATIONS:
             raise ConfigurationError(
                 f"{named} has no counterpart here (those that have one are {', '.join(_OPERATIONS)}, Normalize): leave "
@@ -203,13 +217,6 @@ def _keeps_values(transform: Any) -> bool:
     return bool(getattr(transform, "scale", False)) or str(transform.dtype) == "torch.uint8"
 
 
-def _square(size: Any) -> int:
-    sides = [size] if isinstance(size, int) else list(size)
-    if len(set(sides)) != 1:
-        raise ValueError(f"its size is {size}, but only squares are possible")
-    return int(sides[0])
-
-
 def _plain(value: Any) -> Any:
     """Returns the value of a member of torchvision's enumerations: "bilinear" for `InterpolationMode.BILINEAR`.
 
@@ -259,6 +266,28 @@ def _resize(transform: Any) -> Operation:
     if transform.size is None:
         raise ValueError("its size is None, but a number is needed")
     return Resize(_size(transform.size), _interpolation(transform), transform.max_size)
+
+
+def _random_shortest_size(transform: Any) -> Operation:
+    return RandomShortestSize(tuple(transform.min_size), transform.max_size, _interpolation(transform))
+
+
+def _scale_jitter(transform: Any) -> Operation:
+    (width, height), (low, high) = transform.target_size, transform.scale_range
+    return ScaleJitter((width, height), (low, high), _interpolation(transform))
+
+
+def _jpeg(transform: Any) -> Operation:
+    low, high = transform.quality
+    return Jpeg((low, high))
+
+
+def _elastic_transform(transform: Any) -> Operation:
+    _must_be(transform, interpolation=("nearest", "bilinear", "bicubic"))
+    red, green, blue = (int(value) for value in _channels(transform.fill or 0))
+    (x, y), (sigma_x, sigma_y) = transform.alpha, transform.sigma
+    fill = (red, green, blue)
+    return ElasticTransform((x, y), (sigma_x, sigma_y), str(_plain(transform.interpolation)), fill)
 
 
 def _random_crop(transform: Any) -> Operation:
@@ -382,7 +411,7 @@ def _same(transform: Any) -> Operation:
             return getattr(operation, name)
         given = _plain(given)
         if kind is int:
-            return _square(given)
+            return int(given)
         if kind is float:
             return float(given)
         return tuple(given) if isinstance(given, list | tuple) else given
@@ -404,4 +433,8 @@ _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "TrivialAugmentWide": _augmentation,
     "AutoAugment": _augmentation,
     "AugMix": _augmentation,
+    "ElasticTransform": _elastic_transform,
+    "JPEG": _jpeg,
+    "RandomShortestSize": _random_shortest_size,
+    "ScaleJitter": _scale_jitter,
 }

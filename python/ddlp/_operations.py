@@ -62,7 +62,7 @@ class RandomInvert:
 class GaussianBlur:
     """Blurs with a Gaussian kernel of `kernel_size` pixels, whose `sigma` is drawn between two bounds."""
 
-    kernel_size: int
+    kernel_size: int | tuple[int, int]
     sigma: tuple[float, float] = (0.1, 2.0)
 
 
@@ -275,6 +275,61 @@ class RandomOrder:
     transforms: "Sequence[Operation]"
 
 
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Adds noise of a normal distribution to each value: `mean` and `sigma` are parts of the range of values."""
+
+    mean: float = 0.0
+    sigma: float = 0.1
+    clip: bool = True
+
+
+@dataclass(frozen=True)
+class Jpeg:
+    """Encodes the image as a JPEG of a random `quality` between two bounds, and decodes it again."""
+
+    quality: int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RandomPhotometricDistort:
+    """Changes brightness, contrast, saturation and hue and exchanges the channels, each with probability `p`."""
+
+    brightness: float | tuple[float, float] = (0.875, 1.125)
+    contrast: float | tuple[float, float] = (0.5, 1.5)
+    saturation: float | tuple[float, float] = (0.5, 1.5)
+    hue: float | tuple[float, float] = (-0.05, 0.05)
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomShortestSize:
+    """Resizes the image so that its shorter side has one of several lengths (`min_size`), chosen at random."""
+
+    min_size: int | Sequence[int]
+    max_size: int | None = None
+    interpolation: str = "bilinear"
+
+
+@dataclass(frozen=True)
+class ScaleJitter:
+    """Resizes the image to a random multiple (`scale_range`) of the size in which it fits `target_size`."""
+
+    target_size: tuple[int, int]
+    scale_range: tuple[float, float] = (0.1, 2.0)
+    interpolation: str = "bilinear"
+
+
+@dataclass(frozen=True)
+class ElasticTransform:
+    """Moves each pixel by a random distance, much as its neighbours: `alpha` is the strength, `sigma` the smoothness."""
+
+    alpha: float | tuple[float, float] = (50.0, 50.0)
+    sigma: float | tuple[float, float] = (5.0, 5.0)
+    interpolation: str = "bilinear"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -306,6 +361,12 @@ Operation = (
     | RandomApply
     | RandomChoice
     | RandomOrder
+    | GaussianNoise
+    | Jpeg
+    | RandomPhotometricDistort
+    | RandomShortestSize
+    | ScaleJitter
+    | ElasticTransform
 )
 
 # Names in TOML and JSON.
@@ -340,6 +401,12 @@ NAMES = {
     RandomApply: "random_apply",
     RandomChoice: "random_choice",
     RandomOrder: "random_order",
+    GaussianNoise: "gaussian_noise",
+    Jpeg: "jpeg",
+    RandomPhotometricDistort: "random_photometric_distort",
+    RandomShortestSize: "random_shortest_size",
+    ScaleJitter: "scale_jitter",
+    ElasticTransform: "elastic_transform",
 }
 
 __all__ = [
@@ -374,4 +441,10 @@ __all__ = [
     "RandomApply",
     "RandomChoice",
     "RandomOrder",
+    "GaussianNoise",
+    "Jpeg",
+    "RandomPhotometricDistort",
+    "RandomShortestSize",
+    "ScaleJitter",
+    "ElasticTransform",
 ]

@@ -28,6 +28,7 @@ def test_supported_transforms_keep_their_parameters(t):
         [
             t.Compose([t.RandomResizedCrop(96, scale=(0.25, 1.0)), t.RandomHorizontalFlip(0.25)]),
             t.GaussianBlur(5, sigma=(0.5, 1.0)),
+            t.GaussianBlur((3, 7)),
             t.RandomAutocontrast(0.75),
             t.RandomInvert(1.0),
             t.RandomVerticalFlip(0.25),
@@ -48,6 +49,7 @@ def test_supported_transforms_keep_their_parameters(t):
             ddlp.RandomResizedCrop(96, scale=(0.25, 1.0)),
             ddlp.RandomHorizontalFlip(0.25),
             ddlp.GaussianBlur(5, sigma=(0.5, 1.0)),
+            ddlp.GaussianBlur((3, 7)),
             ddlp.RandomAutocontrast(0.75),
             ddlp.RandomInvert(1.0),
             ddlp.RandomVerticalFlip(0.25),
@@ -138,9 +140,9 @@ def test_transforms_that_move_pixels_are_translated(t):
     [
         (lambda t: t.Lambda(abs), "transform 1, Lambda.*on the loader's batches"),
         (lambda t: t.Grayscale(), "num_output_channels is 1"),
+        (lambda t: t.FiveCrop(16), "transform 1, FiveCrop.*several images of one"),
         (lambda t: t.RandomErasing(value=300), "300"),
         (lambda t: t.RandAugment(interpolation=t.InterpolationMode.LANCZOS), "interpolation is"),
-        (lambda t: t.GaussianBlur((3, 5)), "squares"),
         (lambda t: abs, "neither torchvision's nor timm's"),
         pytest.param(lambda t: v2.ToDtype(torch.float32), "scale=True", marks=needs_v2),
     ],
@@ -287,6 +289,38 @@ def test_transforms_within_transforms_are_translated(t):
 def test_other_transforms_within_transforms_are_named(t, make, part):
     with pytest.raises(ddlp.ConfigurationError, match=part):
         ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
+
+
+@needs_v2
+def test_transforms_of_v2_alone_are_translated():
+    composed = ddlp.Compose(
+        [
+            v2.ScaleJitter((120, 80), (0.5, 1.5), interpolation="bicubic"),
+            v2.RandomShortestSize([40, 50], max_size=90),
+            v2.RandomShortestSize(60, interpolation=v2.InterpolationMode.NEAREST),
+            v2.RandomPhotometricDistort(contrast=(0.75, 1.25), p=0.25),
+            v2.ElasticTransform(30.0, [3.0, 4.0], fill=7),
+            v2.GaussianNoise(0.1, 0.2, clip=False),
+            v2.JPEG((30, 90)),
+            v2.JPEG(50),
+            v2.CenterCrop(32),
+        ]
+    )
+    expected = [
+        ddlp.ScaleJitter((120, 80), (0.5, 1.5), "bicubic"),
+        ddlp.RandomShortestSize((40, 50), 90),
+        ddlp.RandomShortestSize(60, interpolation="nearest"),
+        ddlp.RandomPhotometricDistort(contrast=(0.75, 1.25), p=0.25),
+        ddlp.ElasticTransform(30.0, (3.0, 4.0), fill=7),
+        ddlp.GaussianNoise(0.1, 0.2, clip=False),
+        ddlp.Jpeg((30, 90)),
+        ddlp.Jpeg(50),
+        ddlp.CenterCrop(32),
+    ]
+    assert composed == ddlp.Pipeline(expected)
+    floats = v2.ToDtype(torch.float32, scale=True)
+    with pytest.raises(ddlp.ConfigurationError, match="transform 1, GaussianNoise.*or clip"):
+        ddlp.Compose([floats, v2.GaussianNoise(clip=False), v2.CenterCrop(32)])
 
 
 def test_an_identity_may_be_chosen():

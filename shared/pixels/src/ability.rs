@@ -8,8 +8,8 @@ pub mod examples;
 
 use crate::info::Format;
 use crate::ops::{
-    AugMix, AutoAugment, CropInterpolation, Operation, RandAugment, RandomAffine, RandomPerspective, RandomResizedCrop,
-    RandomRotation, Resampling, Resize, TrivialAugmentWide,
+    AugMix, AutoAugment, CropInterpolation, ElasticTransform, Operation, RandAugment, RandomAffine, RandomPerspective,
+    RandomResizedCrop, RandomRotation, RandomShortestSize, Resampling, Resize, ScaleJitter, TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::source::Source;
@@ -34,6 +34,8 @@ impl AbilityNumber {
     pub const ORIENTATION: Self = Self(0x0002);
     /// Resizing and warping by another filter than the bilinear one.
     pub const FILTERS: Self = Self(0x0003);
+    /// Blurring by a kernel that is not square.
+    pub const KERNELS: Self = Self(0x0004);
 
     /// Returns the number for the decoder of files of this format.
     pub const fn of_format(format: Format) -> Self {
@@ -64,6 +66,7 @@ impl AbilityNumber {
             (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
             (Self::FILTERS, ..) => Some("resizing and warping by bicubic and other filters".to_owned()),
+            (Self::KERNELS, ..) => Some("blurring by kernels that are not square".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
             (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
@@ -108,7 +111,9 @@ impl Operation {
     /// Returns whether the operation may resize or warp by another filter than the bilinear one.
     fn needs_filters(&self) -> bool {
         match self {
-            Self::Resize(Resize { interpolation, .. }) => {
+            Self::Resize(Resize { interpolation, .. })
+            | Self::RandomShortestSize(RandomShortestSize { interpolation, .. })
+            | Self::ScaleJitter(ScaleJitter { interpolation, .. }) => {
                 !matches!(interpolation, Resampling::Nearest | Resampling::Bilinear)
             }
             Self::RandomResizedCrop(RandomResizedCrop { interpolation, .. }) => {
@@ -120,7 +125,10 @@ impl Operation {
             | Self::RandAugment(RandAugment { interpolation, .. })
             | Self::TrivialAugmentWide(TrivialAugmentWide { interpolation, .. })
             | Self::AutoAugment(AutoAugment { interpolation, .. })
-            | Self::AugMix(AugMix { interpolation, .. }) => *interpolation == Interpolation::Bicubic,
+            | Self::AugMix(AugMix { interpolation, .. })
+            | Self::ElasticTransform(ElasticTransform { interpolation, .. }) => {
+                *interpolation == Interpolation::Bicubic
+            }
             _ => false,
         }
     }
@@ -133,8 +141,11 @@ impl Pipeline {
         let orientation = self.exif_orientation.then_some(AbilityNumber::ORIENTATION);
         let operations: Vec<&Operation> = self.operations.iter().flat_map(Operation::with_all_within).collect();
         let filters = operations.iter().any(|operation| operation.needs_filters()).then_some(AbilityNumber::FILTERS);
+        let is_oblong =
+            |operation: &&Operation| matches!(operation, Operation::GaussianBlur(blur) if !blur.is_square());
+        let kernels = operations.iter().any(is_oblong).then_some(AbilityNumber::KERNELS);
         let mut needs: Vec<AbilityNumber> = operations.into_iter().map(Operation::ability).collect();
-        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters));
+        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters).chain(kernels));
         needs.sort();
         needs.dedup();
         needs

@@ -18,9 +18,12 @@ mod auto_augment;
 mod by_chance;
 mod center_crop;
 mod color_jitter;
+mod elastic_transform;
 mod first_form;
 mod gaussian_blur;
+mod gaussian_noise;
 mod grayscale;
+mod jpeg;
 mod nested;
 mod numbers;
 mod pad;
@@ -39,12 +42,15 @@ mod random_horizontal_flip;
 mod random_invert;
 mod random_order;
 mod random_perspective;
+mod random_photometric_distort;
 mod random_posterize;
 mod random_resized_crop;
 mod random_rotation;
+mod random_shortest_size;
 mod random_solarize;
 mod random_vertical_flip;
 mod resize;
+mod scale_jitter;
 mod timm_rand_augment;
 mod trivial_augment_wide;
 
@@ -52,8 +58,11 @@ pub use aug_mix::{AugMix, Mixture};
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
-pub use gaussian_blur::{Blur, GaussianBlur};
+pub use elastic_transform::{Displacement, ElasticTransform, Pair};
+pub use gaussian_blur::{Blur, GaussianBlur, Kernel};
+pub use gaussian_noise::{GaussianNoise, Noise};
 pub use grayscale::Grayscale;
+pub use jpeg::{Jpeg, Quality, Recompress};
 pub use nested::Transforms;
 pub use numbers::{Degrees, Fill, Padding, PaddingMode, Shear, Size};
 pub use pad::Pad;
@@ -72,12 +81,15 @@ pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
 pub use random_order::RandomOrder;
 pub use random_perspective::RandomPerspective;
+pub use random_photometric_distort::{Permute, RandomPhotometricDistort};
 pub use random_posterize::{Posterize, RandomPosterize};
 pub use random_resized_crop::{CropInterpolation, RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_rotation::RandomRotation;
+pub use random_shortest_size::{RandomShortestSize, Sides};
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::{Resize, ResizeTo};
+pub use scale_jitter::ScaleJitter;
 pub use timm_rand_augment::{SolarizeAdd, TimmRandAugment};
 pub use trivial_augment_wide::TrivialAugmentWide;
 
@@ -323,8 +335,8 @@ macro_rules! changes {
 }
 
 changes! {
-    points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize]
-    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase, Mixture]
+    points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize, Permute]
+    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase, Mixture, Noise, Recompress, Displacement]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -479,6 +491,18 @@ operations! {
     RandomChoice,
     /// Applies all of its operations, in random order.
     RandomOrder,
+    /// Adds noise of a normal distribution to each value: `mean` and `sigma` are parts of the range of values.
+    GaussianNoise,
+    /// Encodes the image as a JPEG of a random `quality` between two bounds, and decodes it again.
+    Jpeg,
+    /// Changes brightness, contrast, saturation and hue and exchanges the channels, each with probability `p`.
+    RandomPhotometricDistort,
+    /// Resizes the image so that its shorter side has one of several lengths (`min_size`), chosen at random.
+    RandomShortestSize,
+    /// Resizes the image to a random multiple (`scale_range`) of the size in which it fits `target_size`.
+    ScaleJitter,
+    /// Moves each pixel by a random distance, much as its neighbours: `alpha` is the strength, `sigma` the smoothness.
+    ElasticTransform,
 }
 
 impl Operation {

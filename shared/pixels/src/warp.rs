@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod sample;
 mod warped;
 
+pub(crate) use sample::{View, displace};
 pub(crate) use warped::{WarpMemory, Warped};
 
 /// How a value is made from the pixels around a place.

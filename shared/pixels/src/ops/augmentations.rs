@@ -1,4 +1,5 @@
-//! The changes from which RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose, with torchvision's magnitudes.
+//! The changes from which RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose, with torchvision's
+//! magnitudes.
 
 use super::{Autocontrast, Effects, Equalize, Invert, Jitter, JitterOfWhole, Posterize, Sharpen, Solarize};
 use crate::warp::{Affine, Sampling, Warp};

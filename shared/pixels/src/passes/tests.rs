@@ -8,11 +8,12 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::CropInterpolation;
 use crate::ops::{
-    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur,
-    Grayscale, Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
-    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
-    RandomPerspective, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize,
-    ResizeTo, Shear, Size, TrivialAugmentWide,
+    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, ElasticTransform, Fill, Filling,
+    GaussianBlur, GaussianNoise, Grayscale, Jpeg, Kernel, Operation, Pad, PadTo, Padding, PaddingMode, Pair, Piece,
+    Quality, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
+    RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize,
+    RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear, Size,
+    TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::{Resampling, Resizing};
@@ -182,7 +183,15 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         (interpolation(), 0.0..1.0f64).prop_map(|(interpolation, distortion_scale)| {
             RandomPerspective { distortion_scale, p: 0.7, interpolation, fill: Fill([7; 3]) }.into()
         }),
-        (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
+        any::<bool>().prop_map(|clip| GaussianNoise { mean: 0.1, sigma: 0.1, clip }.into()),
+        (1u32..=100).prop_map(|quality| Jpeg { quality: Quality([quality; 2]) }.into()),
+        (interpolation(), any::<bool>()).prop_map(|(interpolation, is_smooth)| {
+            let sigma = Pair([if is_smooth { 0.2 } else { 0.0 }; 2]);
+            ElasticTransform { alpha: Pair([20.0, 9.0]), sigma, interpolation, fill: Fill([3, 4, 5]) }.into()
+        }),
+        (0u32..4, 0u32..4).prop_map(|(x, y)| {
+            GaussianBlur { kernel_size: Kernel([2 * x + 1, 2 * y + 1]), sigma: [0.3, 2.0] }.into()
+        }),
     ]
 }
 
