@@ -389,7 +389,8 @@ def _augmentation(transform: Any) -> Operation:
     parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
     parameters = {name: _plain(value) for name, value in parameters.items()}
     fill: Any = parameters["fill"]
-    if fill is None and operation is not AugMix:
+    if fill is None and operation is not AugMix and parameters["interpolation"] != "bilinear":
+        # Without bilinear interpolation, no colour is the same as black.
         fill = [0]
     parameters["fill"] = None if fill is None else tuple(int(value) for value in _channels(fill))
     translated: Operation = operation(**parameters)

@@ -187,7 +187,7 @@ class RandAugment:
     magnitude: int = 9
     num_magnitude_bins: int = 31
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class TrivialAugmentWide:
 
     num_magnitude_bins: int = 31
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class AutoAugment:
 
     policy: str = "imagenet"
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class AugMix:
     alpha: float = 1.0
     all_ops: bool = True
     interpolation: str = "bilinear"
-    fill: int | tuple[int, int, int] | None = None
+    fill: str | int | tuple[int, int, int] | None = "none"
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ class ScaleJitter:
 
 @dataclass(frozen=True)
 class ElasticTransform:
-    """Moves each pixel by a random distance, much as its neighbours: `alpha` is the strength, `sigma` the smoothness."""
+    """Moves each pixel by a random distance, much as its neighbours: `alpha` strengthens, `sigma` smooths that."""
 
     alpha: float | tuple[float, float] = (50.0, 50.0)
     sigma: float | tuple[float, float] = (5.0, 5.0)

@@ -88,7 +88,7 @@ def test_policies_and_changes_of_values_keep_their_parameters(t):
             ddlp.RandomAdjustSharpness(1.5, p=0.75),
             ddlp.Grayscale(3),
             ddlp.RandAugment(3, magnitude=5, fill=(1, 2, 3)),
-            ddlp.TrivialAugmentWide(interpolation="bilinear"),
+            ddlp.TrivialAugmentWide(interpolation="bilinear", fill=None),
             ddlp.AutoAugment("svhn"),
         ]
     )
@@ -223,18 +223,19 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
     antialias = {"antialias": True} if "antialias" in inspect.signature(t.RandomResizedCrop).parameters else {}
     transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, **antialias), t.RandomHorizontalFlip()]
     expected = [ddlp.RandomResizedCrop(176, interpolation=interpolation), ddlp.RandomHorizontalFlip()]
+    fill = None if interpolation == "bilinear" else 0
     if policy == "ra":
         transforms.append(t.RandAugment(interpolation=mode, magnitude=9))
-        expected.append(ddlp.RandAugment(interpolation=interpolation))
+        expected.append(ddlp.RandAugment(interpolation=interpolation, fill=fill))
     elif policy == "ta_wide":
         transforms.append(t.TrivialAugmentWide(interpolation=mode))
-        expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation))
+        expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation, fill=fill))
     elif policy == "augmix":
         transforms.append(t.AugMix(interpolation=mode, severity=3))
         expected.append(ddlp.AugMix(3, interpolation=interpolation))
     elif policy is not None:
         transforms.append(t.AutoAugment(t.AutoAugmentPolicy(policy), interpolation=mode))
-        expected.append(ddlp.AutoAugment(policy, interpolation=interpolation))
+        expected.append(ddlp.AutoAugment(policy, interpolation=interpolation, fill=fill))
     if backend == "pil":
         transforms += to_tensor
     is_v2 = t is v2

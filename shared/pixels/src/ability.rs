@@ -8,8 +8,9 @@ pub mod examples;
 
 use crate::info::Format;
 use crate::ops::{
-    AugMix, AutoAugment, CropInterpolation, ElasticTransform, Operation, RandAugment, RandomAffine, RandomPerspective,
-    RandomResizedCrop, RandomRotation, RandomShortestSize, Resampling, Resize, ScaleJitter, TrivialAugmentWide,
+    AugMix, AutoAugment, CropInterpolation, ElasticTransform, Operation, Outside, RandAugment, RandomAffine,
+    RandomPerspective, RandomResizedCrop, RandomRotation, RandomShortestSize, Resampling, Resize, ScaleJitter,
+    TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::source::Source;
@@ -36,6 +37,8 @@ impl AbilityNumber {
     pub const FILTERS: Self = Self(0x0003);
     /// Blurring by a kernel that is not square.
     pub const KERNELS: Self = Self(0x0004);
+    /// Warping without a colour for what lies outside the image, by operations that always had one at first.
+    pub const EDGES: Self = Self(0x0005);
 
     /// Returns the number for the decoder of files of this format.
     pub const fn of_format(format: Format) -> Self {
@@ -67,6 +70,7 @@ impl AbilityNumber {
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
             (Self::FILTERS, ..) => Some("resizing and warping by bicubic and other filters".to_owned()),
             (Self::KERNELS, ..) => Some("blurring by kernels that are not square".to_owned()),
+            (Self::EDGES, ..) => Some("warping without a fill colour".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
             (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
@@ -144,8 +148,19 @@ impl Pipeline {
         let is_oblong =
             |operation: &&Operation| matches!(operation, Operation::GaussianBlur(blur) if !blur.is_square());
         let kernels = operations.iter().any(is_oblong).then_some(AbilityNumber::KERNELS);
+        let is_open = |operation: &&Operation| {
+            matches!(
+                operation,
+                Operation::RandAugment(RandAugment { fill: Outside(None), .. })
+                    | Operation::TrivialAugmentWide(TrivialAugmentWide { fill: Outside(None), .. })
+                    | Operation::AutoAugment(AutoAugment { fill: Outside(None), .. })
+            )
+        };
+        let edges = operations.iter().any(is_open).then_some(AbilityNumber::EDGES);
         let mut needs: Vec<AbilityNumber> = operations.into_iter().map(Operation::ability).collect();
-        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters).chain(kernels));
+        needs.extend(
+            [AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters).chain(kernels).chain(edges),
+        );
         needs.sort();
         needs.dedup();
         needs

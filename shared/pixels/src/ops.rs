@@ -64,7 +64,7 @@ pub use gaussian_noise::{GaussianNoise, Noise};
 pub use grayscale::Grayscale;
 pub use jpeg::{Jpeg, Quality, Recompress};
 pub use nested::Transforms;
-pub use numbers::{Degrees, Fill, Padding, PaddingMode, Shear, Size};
+pub use numbers::{Degrees, Fill, Outside, Padding, PaddingMode, Shear, Size};
 pub use pad::Pad;
 pub use pad_to::PadTo;
 pub use rand_augment::RandAugment;
@@ -336,7 +336,10 @@ macro_rules! changes {
 
 changes! {
     points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize, Permute]
-    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase, Mixture, Noise, Recompress, Displacement]
+    areas [
+        Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase, Mixture, Noise, Recompress,
+        Displacement
+    ]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -501,7 +504,7 @@ operations! {
     RandomShortestSize,
     /// Resizes the image to a random multiple (`scale_range`) of the size in which it fits `target_size`.
     ScaleJitter,
-    /// Moves each pixel by a random distance, much as its neighbours: `alpha` is the strength, `sigma` the smoothness.
+    /// Moves each pixel by a random distance, much as its neighbours: `alpha` strengthens, `sigma` smooths that.
     ElasticTransform,
 }
 

@@ -7,7 +7,7 @@ use super::augmentations::Augmentation::{
     TranslateX, TranslateY,
 };
 use super::augmentations::Space;
-use super::{Cutout, Effects, Fill, MakeArea, Operate, Scratch};
+use super::{Cutout, Effects, Fill, MakeArea, Operate, Outside, Scratch};
 use crate::draw::{Rng, Words};
 use crate::error::PixelError;
 use crate::geometry::Rect;
@@ -50,9 +50,9 @@ pub struct AugMix {
     /// How a value is made from the pixels around a place.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Colour of the pixels outside the image: see [`Sampling::fill`].
-    #[serde(default)]
-    pub fill: Option<Fill>,
+    /// Colour of the pixels outside the image, or none.
+    #[serde(default = "no_color")]
+    pub fill: Outside,
 }
 
 fn three() -> u32 {
@@ -69,6 +69,10 @@ fn one() -> f64 {
 
 fn yes() -> bool {
     true
+}
+
+fn no_color() -> Outside {
+    Outside(None)
 }
 
 /// torchvision's list of changes. The last four need `all_ops`.
@@ -106,7 +110,7 @@ impl AugMix {
             alpha: 1.0,
             all_ops: true,
             interpolation: Interpolation::Bilinear,
-            fill: None,
+            fill: Outside(None),
         }
     }
 
@@ -115,7 +119,7 @@ impl AugMix {
         let drawn = || 1 + words.below(DRAWN_DEPTH_MAX) as u32;
         let depth = u32::try_from(self.chain_depth).ok().filter(|&depth| depth > 0).unwrap_or_else(drawn);
         let changes = if self.all_ops { &CHANGES[..] } else { &CHANGES[..OF_GEOMETRY_AND_BITS] };
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.map(|Fill(color)| color) };
+        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.color() };
         for _ in 0..depth {
             let change = changes[words.below(changes.len() as u64) as usize];
             let bin = if change.has_magnitude() { words.below(self.severity.into()) as u32 } else { 0 };
@@ -136,7 +140,7 @@ impl Operate for AugMix {
             alpha: 0.3,
             all_ops: false,
             interpolation: Interpolation::Nearest,
-            fill: Some(Fill([9, 99, 199])),
+            fill: Outside(Some(Fill([9, 99, 199]))),
         },
     ];
 

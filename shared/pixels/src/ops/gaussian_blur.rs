@@ -78,8 +78,8 @@ impl FirstForm for GaussianBlur {
         self.is_square().then_some((self.kernel_size.0[0], self.sigma))
     }
 
-    fn of_first(kernel_size: u32, sigma: [f64; 2]) -> Self {
-        Self { kernel_size: kernel_size.into(), sigma }
+    fn of_first(kernel_size: u32, sigma: [f64; 2]) -> Option<Self> {
+        Some(Self { kernel_size: kernel_size.into(), sigma })
     }
 }
 

@@ -9,8 +9,8 @@ use crate::geometry::Rect;
 use crate::ops::CropInterpolation;
 use crate::ops::{
     AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, ElasticTransform, Fill, Filling,
-    GaussianBlur, GaussianNoise, Grayscale, Jpeg, Kernel, Operation, Pad, PadTo, Padding, PaddingMode, Pair, Piece,
-    Quality, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
+    GaussianBlur, GaussianNoise, Grayscale, Jpeg, Kernel, Operation, Outside, Pad, PadTo, Padding, PaddingMode, Pair,
+    Piece, Quality, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
     RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize,
     RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear, Size,
     TrivialAugmentWide,
@@ -159,18 +159,25 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(Grayscale { num_output_channels: 3 }.into()),
         Just(RandomEqualize { p: 0.5 }.into()),
         (0u32..31, any::<[u8; 3]>(), interpolation()).prop_map(|(magnitude, fill, interpolation)| {
-            RandAugment { num_ops: 3, magnitude, num_magnitude_bins: 31, interpolation, fill: Fill(fill) }.into()
+            RandAugment {
+                num_ops: 3,
+                magnitude,
+                num_magnitude_bins: 31,
+                interpolation,
+                fill: Outside(Some(Fill(fill))),
+            }
+            .into()
         }),
         (1i32..4, any::<bool>(), interpolation()).prop_map(|(chain_depth, all_ops, interpolation)| {
             AugMix { chain_depth, all_ops, interpolation, ..AugMix::usual() }.into()
         }),
         Just(
-            TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([9; 3]) }
+            TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Bilinear, fill: Outside(None) }
                 .into()
         ),
         prop_oneof![Just(AutoAugmentPolicy::ImageNet), Just(AutoAugmentPolicy::Cifar10), Just(AutoAugmentPolicy::Svhn)]
             .prop_map(|policy| {
-                AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) }.into()
+                AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Outside(Some(Fill([0; 3]))) }.into()
             }),
         (0.0..3.0f64).prop_map(|sharpness_factor| RandomAdjustSharpness { sharpness_factor, p: 0.5 }.into()),
         prop_oneof![Just(Filling::Random), any::<[u8; 3]>().prop_map(|color| Filling::Color(Fill(color)))]

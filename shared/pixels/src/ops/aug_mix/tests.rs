@@ -53,7 +53,7 @@ fn mixtures_are_torchvisions() {
             alpha: alpha.parse().unwrap(),
             all_ops: all_ops == "True",
             interpolation: if interpolation == "nearest" { Interpolation::Nearest } else { Interpolation::Bilinear },
-            fill: fill.parse().ok().map(|value| Fill([value; 3])),
+            fill: Outside(fill.parse().ok().map(|value| Fill([value; 3]))),
         };
         let found = mixed(&operation, &mut SplitMix(seed.parse().unwrap()), (20, 20), &image);
         let far = found.iter().zip(pixels(expected)).filter(|&(found, expected)| found.abs_diff(expected) > 1).count();
@@ -139,5 +139,5 @@ fn wrong_parameters_are_named() {
         assert!(error.contains(message), "{error}");
     }
     assert_eq!(toml::from_str::<AugMix>("").unwrap(), AugMix::usual());
-    assert_eq!(toml::from_str::<AugMix>("fill = 7").unwrap().fill, Some(Fill([7; 3])));
+    assert_eq!(toml::from_str::<AugMix>("fill = 7").unwrap().fill, Outside(Some(Fill([7; 3]))));
 }
