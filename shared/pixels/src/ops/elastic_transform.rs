@@ -15,7 +15,8 @@ mod field;
 
 /// Largest α, in pixels.
 const ALPHA_MAX: f64 = 65_535.0;
-/// Largest σ, in pixels.
+/// Smallest σ of a blur, and the largest one, in pixels.
+const SIGMA_MIN: f64 = 0.01;
 const SIGMA_MAX: f64 = 100.0;
 
 /// Moves each pixel by a random distance. Distances of neighbours are alike: they are noise, blurred by a Gaussian
@@ -100,11 +101,11 @@ impl Operate for ElasticTransform {
             }
         }
         let Pair([x, y]) = self.sigma;
-        let is_blur = |sigma: f64| sigma >= 0.01 && sigma <= SIGMA_MAX;
+        let is_blur = |sigma: f64| (SIGMA_MIN..=SIGMA_MAX).contains(&sigma);
         if (x == 0.0 && y == 0.0) || (is_blur(x) && is_blur(y)) {
             return Ok(());
         }
-        Err(format!("sigma [{x}, {y}] is neither 0 for both nor from 0.01 to {SIGMA_MAX}"))
+        Err(format!("sigma [{x}, {y}] is neither 0 for both nor from {SIGMA_MIN} to {SIGMA_MAX}"))
     }
 
     fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {

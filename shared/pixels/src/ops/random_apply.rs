@@ -43,6 +43,8 @@ impl Operate for RandomApply {
         Ok(after.filter(|_| self.p >= 1.0 || after == before))
     }
 
+    // Not a part of the function that draws any operation, which small images call often.
+    #[inline(never)]
     fn draw(&self, _: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         if words.uniform() >= self.p {
             return Ok(());

@@ -59,6 +59,8 @@ impl Operate for RandomChoice {
         Ok(size)
     }
 
+    // Not a part of the function that draws any operation, which small images call often.
+    #[inline(never)]
     fn draw(&self, _: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         self.transforms.draw(self.choose(words), words, effects)
     }

@@ -36,6 +36,8 @@ impl Operate for RandomOrder {
         Ok(before.filter(|_| keep))
     }
 
+    // Not a part of the function that draws any operation, which small images call often.
+    #[inline(never)]
     fn draw(&self, _: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let mut order: [usize; TRANSFORMS_MAX] = std::array::from_fn(|index| index);
         for left in (1..=self.transforms.len()).rev() {
