@@ -11,11 +11,23 @@ from typing import Any
 from ._errors import ConfigurationError
 from ._operations import (
     NAMES,
+    AugMix,
+    ElasticTransform,
+    GaussianBlur,
+    Jpeg,
     Operation,
+    RandomApply,
+    RandomChoice,
     RandomCrop,
     RandomErasing,
+    RandomGrayscale,
+    RandomHorizontalFlip,
+    RandomOrder,
     RandomResizedCrop,
+    RandomShortestSize,
+    RandomSolarize,
     Resize,
+    ScaleJitter,
     TimmRandAugment,
 )
 from ._pipeline import Pipeline
@@ -36,6 +48,12 @@ _PACKAGES = ("torchvision.transforms", "timm.data")
 _OF_PIXEL_VALUES = {"RandomPosterize", "RandomSolarize"}
 
 
+# Transforms that apply others.
+_CONTAINERS = {"RandomApply", "RandomChoice", "RandomOrder"}
+
+# Transforms that make several images of one.
+_SEVERAL_IMAGES = {"FiveCrop", "TenCrop"}
+
 _RESAMPLINGS = ("bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming", "lanczos")
 
 
@@ -48,7 +66,10 @@ class Compose(Pipeline):
     that only change the type of an image, such as ToTensor, are left out: the loader's options `dtype` and `layout`
     replace them.
 
-    Of timm's transforms, those of `create_transform` have a counterpart, with `auto_augment` of the form "rand-…".
+    RandomApply, RandomChoice and RandomOrder may contain all of these but Normalize and changes of type.
+
+    Of timm's transforms, those of `create_transform` have a counterpart, with `auto_augment` of the form "rand-…", or
+    "3a" for 3-Augment.
     Instead of a list, a Compose, a preset such as `weights.transforms()` or one transform may be given.
     `exif_orientation` turns images upright first.
 
@@ -59,53 +80,107 @@ class Compose(Pipeline):
     """Mean and standard deviation of Normalize: a loader normalises by them."""
 
     def __init__(self, transforms: Iterable[Any] | Any, *, exif_orientation: bool = False) -> None:
-        operations: list[Operation] = []
-        self.normalize = None
-        floats: str | None = None
-        for number, transform in enumerate(_flat(transforms if isinstance(transforms, list | tuple) else [transforms])):
-            kind = type(transform).__name__
-            if isinstance(transform, Operation) and self.normalize is None:
-                operations.append(transform)
-                continue
-            if self.normalize is not None and kind != "RandomErasing" and kind not in _OF_TYPE:
-                raise ConfigurationError(
-                    f"transform {number}, {transform}, comes after Normalize, which only RandomErasing and changes of "
-                    "type may follow"
-                )
-            if not type(transform).__module__.startswith(_PACKAGES):
-                raise ConfigurationError(
-                    f"transform {number}, {transform}, is neither torchvision's nor timm's: call it on the loader's "
-                    "batches, or give the loader a function of one image that calls it (`per_sample`), which the CPU "
-                    "alone runs"
-                )
-            if floats is not None and kind in _OF_PIXEL_VALUES:
-                raise ConfigurationError(
-                    f"transform {number}, {transform}, works on values from 0 to 1 after {floats}, but the pipeline's "
-                    f"values are from 0 to 255: put it before {floats}, and multiply a threshold by 255"
-                )
-            if kind in _TO_FLOATS or "float" in str(getattr(transform, "dtype", "")):
-                floats = kind
-            if kind == "Normalize":
-                self.normalize = _channels(transform.mean), _channels(transform.std)
-            elif kind == "ToDtype" and not _keeps_values(transform):
-                raise ConfigurationError(
-                    f"transform {number}, {transform}, leaves values from 0 to 255, but the loader's floats are from 0 "
-                    "to 1: give it scale=True, and a Normalize after it for that range"
-                )
-            elif kind in _OPERATIONS or kind in _TRANSLATIONS:
-                try:
-                    operation = _TRANSLATIONS.get(kind, _same)(transform)
-                    if isinstance(operation, RandomErasing):
-                        operation = _in_bytes(operation, floats is not None, self.normalize)
-                    operations.append(operation)
-                except ValueError as error:
-                    raise ConfigurationError(f"transform {number}, {transform}: {error}") from None
-            elif kind not in _OF_TYPE:
-                raise ConfigurationError(
-                    f"transform {number}, {transform}, has no counterpart here (those that have one are "
-                    f"{', '.join(_OPERATIONS)}, Normalize): leave it out, or call it on the loader's batches"
-                )
+        reader = _Reader()
+        operations = reader.read(transforms if isinstance(transforms, list | tuple) else [transforms])
+        self.normalize = reader.normalize
         super().__init__(operations, exif_orientation=exif_orientation)
+
+
+class _Reader:
+    """Translates transforms one after the other. What a transform means depends on those before it."""
+
+    def __init__(self) -> None:
+        # Mean and standard deviation of Normalize, once it was there.
+        self.normalize: tuple[list[float], list[float]] | None = None
+        # Name of the transform that made floats of the pixels.
+        self.floats: str | None = None
+
+    def read(self, transforms: Iterable[Any], place: str | None = None) -> list[Operation]:
+        """Returns the operations for transforms. `place` says in errors where those are that lie within others."""
+        numbered = enumerate(_flat(transforms))
+        operations = [self._translated(transform, place or f"transform {number}") for number, transform in numbered]
+        return [operation for operation in operations if operation is not None]
+
+    def _translated(self, transform: Any, place: str) -> Operation | None:
+        """Returns the operation for a transform; None for one that changes no pixels."""
+        kind = type(transform).__name__
+        named = f"{place}, {transform},"
+        if isinstance(transform, Operation) and self.normalize is None:
+            return transform
+        if self.normalize is not None and kind != "RandomErasing" and kind not in _OF_TYPE:
+            raise ConfigurationError(
+                f"{named} comes after Normalize, which only RandomErasing and changes of type may follow"
+            )
+        if not type(transform).__module__.startswith(_PACKAGES):
+            raise ConfigurationError(
+                f"{named} is neither torchvision's nor timm's: call it on the loader's batches, or give the loader a "
+                "function of one image that calls it (`per_sample`), which the CPU alone runs"
+            )
+        if self.floats is not None and kind in _OF_PIXEL_VALUES:
+            raise ConfigurationError(
+                f"{named} works on values from 0 to 1 after {self.floats}, but the pipeline's values are from 0 to "
+                f"255: put it before {self.floats}, and multiply a threshold by 255"
+            )
+        if kind in _TO_FLOATS or "float" in str(getattr(transform, "dtype", "")):
+            self.floats = kind
+        if kind == "ToDtype" and not _keeps_values(transform):
+            raise ConfigurationError(
+                f"{named} leaves values from 0 to 255, but the loader's floats are from 0 to 1: give it scale=True, "
+                "and a Normalize after it for that range"
+            )
+        if kind == "Normalize":
+            self.normalize = _channels(transform.mean), _channels(transform.std)
+        if kind == "Normalize" or kind in _OF_TYPE:
+            return None
+        if kind in _CONTAINERS:
+            return self._container(transform, kind, place)
+        if kind in _SEVERAL_IMAGES:
+            raise ConfigurationError(
+                f"{named} makes several images of one, but a sample has one image here: prepare a larger image, and "
+                "call the transform on the loader's batches"
+            )
+        if kind == "GaussianNoise" and self.floats is not None and not transform.clip:
+            raise ConfigurationError(f"{named} leaves values below 0 and above 1: put it before {self.floats}, or clip")
+        if kind not in _OPERATIONS and kind not in _TRANSLATIONS:
+            raise ConfigurationError(
+                f"{named} has no counterpart here (those that have one are {', '.join(_OPERATIONS)}, Normalize): leave "
+                "it out, or call it on the loader's batches"
+            )
+        try:
+            operation = _TRANSLATIONS.get(kind, _same)(transform)
+            if isinstance(operation, RandomErasing):
+                return _in_bytes(operation, self.floats is not None, self.normalize)
+            return operation
+        except ValueError as error:
+            raise ConfigurationError(f"{place}, {transform}: {error}") from None
+
+    def _container(self, container: Any, kind: str, place: str) -> Operation | None:
+        """Translates a transform that applies others."""
+        before, place = self.floats, f"{place} ({kind})"
+        if kind == "RandomApply":
+            operations = self.read(container.transforms, place)
+        else:
+            each = [self.read([transform], place) for transform in container.transforms]
+            if kind == "RandomOrder":
+                each = [operations for operations in each if operations]
+            operations = [_as_one(operations) for operations in each]
+        if self.floats != before or self.normalize is not None:
+            raise ConfigurationError(f"{place} changes the type or the range of values within: put that outside of it")
+        if not operations:
+            return None
+        if kind == "RandomApply":
+            return RandomApply(operations, float(container.p))
+        if kind == "RandomOrder":
+            return RandomOrder(operations)
+        weights = None if container.p is None else [float(number) for number in container.p]
+        return RandomChoice(operations, weights if weights and len(set(weights)) > 1 else None)
+
+
+def _as_one(operations: list[Operation]) -> Operation:
+    """Returns one operation that does what these do, one after the other."""
+    if len(operations) == 1:
+        return operations[0]
+    return RandomApply(operations, 1.0) if operations else RandomHorizontalFlip(0.0)
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
@@ -140,13 +215,6 @@ def _channels(values: Any) -> list[float]:
 def _keeps_values(transform: Any) -> bool:
     """Returns whether ToDtype gives floats from 0 to 1, or pixels."""
     return bool(getattr(transform, "scale", False)) or str(transform.dtype) == "torch.uint8"
-
-
-def _square(size: Any) -> int:
-    sides = [size] if isinstance(size, int) else list(size)
-    if len(set(sides)) != 1:
-        raise ValueError(f"its size is {size}, but only squares are possible")
-    return int(sides[0])
 
 
 def _plain(value: Any) -> Any:
@@ -198,6 +266,28 @@ def _resize(transform: Any) -> Operation:
     if transform.size is None:
         raise ValueError("its size is None, but a number is needed")
     return Resize(_size(transform.size), _interpolation(transform), transform.max_size)
+
+
+def _random_shortest_size(transform: Any) -> Operation:
+    return RandomShortestSize(tuple(transform.min_size), transform.max_size, _interpolation(transform))
+
+
+def _scale_jitter(transform: Any) -> Operation:
+    (width, height), (low, high) = transform.target_size, transform.scale_range
+    return ScaleJitter((width, height), (low, high), _interpolation(transform))
+
+
+def _jpeg(transform: Any) -> Operation:
+    low, high = transform.quality
+    return Jpeg((low, high))
+
+
+def _elastic_transform(transform: Any) -> Operation:
+    _must_be(transform, interpolation=("nearest", "bilinear", "bicubic"))
+    red, green, blue = (int(value) for value in _channels(transform.fill or 0))
+    (x, y), (sigma_x, sigma_y) = transform.alpha, transform.sigma
+    fill = (red, green, blue)
+    return ElasticTransform((x, y), (sigma_x, sigma_y), str(_plain(transform.interpolation)), fill)
 
 
 def _random_crop(transform: Any) -> Operation:
@@ -278,16 +368,32 @@ def _timm_rand_augment(transform: Any) -> Operation:
     )
 
 
+def _timm_three_augment(transform: Any) -> Operation:
+    """Translates timm's AutoAugment, which applies one of several lists of changes, with the lists of 3-Augment."""
+    if [[change.name for change in changes] for changes in transform.policy] != [
+        ["Solarize"],
+        ["Desaturate"],
+        ["GaussianBlurRand"],
+    ] or any(change.magnitude_std for changes in transform.policy for change in changes):
+        raise ValueError("only 3-Augment (`3a`) is possible, without random magnitudes (`mstd`)")
+    # Nearly four standard deviations of the widest blur lie within the kernel.
+    return RandomChoice([RandomSolarize(128, 1.0), RandomGrayscale(1.0), GaussianBlur(17, (0.1, 2.0))])
+
+
 def _augmentation(transform: Any) -> Operation:
     """Translates a transform that draws its changes from torchvision's or timm's list of changes."""
     if type(transform).__module__.startswith("timm."):
-        return _timm_rand_augment(transform)
+        return _timm_three_augment(transform) if hasattr(transform, "policy") else _timm_rand_augment(transform)
     _must_be(transform, interpolation=("nearest", "bilinear", "bicubic"))
     operation = _OPERATIONS[type(transform).__name__]
     parameters = {field.name: getattr(transform, field.name) for field in fields(operation)}
     parameters = {name: _plain(value) for name, value in parameters.items()}
-    fill = [0] if parameters["fill"] is None else parameters["fill"]
-    translated: Operation = operation(**{**parameters, "fill": tuple(int(value) for value in _channels(fill))})
+    fill: Any = parameters["fill"]
+    if fill is None and operation is not AugMix and parameters["interpolation"] != "bilinear":
+        # Without bilinear interpolation, no colour is the same as black.
+        fill = [0]
+    parameters["fill"] = None if fill is None else tuple(int(value) for value in _channels(fill))
+    translated: Operation = operation(**parameters)
     return translated
 
 
@@ -306,7 +412,7 @@ def _same(transform: Any) -> Operation:
             return getattr(operation, name)
         given = _plain(given)
         if kind is int:
-            return _square(given)
+            return int(given)
         if kind is float:
             return float(given)
         return tuple(given) if isinstance(given, list | tuple) else given
@@ -327,4 +433,9 @@ _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandAugment": _augmentation,
     "TrivialAugmentWide": _augmentation,
     "AutoAugment": _augmentation,
+    "AugMix": _augmentation,
+    "ElasticTransform": _elastic_transform,
+    "JPEG": _jpeg,
+    "RandomShortestSize": _random_shortest_size,
+    "ScaleJitter": _scale_jitter,
 }

@@ -3,6 +3,7 @@
 The Rust library's operations make this file: `DDLP_UPDATE=1 cargo test -p ddlp-pixels python` writes it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -61,7 +62,7 @@ class RandomInvert:
 class GaussianBlur:
     """Blurs with a Gaussian kernel of `kernel_size` pixels, whose `sigma` is drawn between two bounds."""
 
-    kernel_size: int
+    kernel_size: int | tuple[int, int]
     sigma: tuple[float, float] = (0.1, 2.0)
 
 
@@ -186,7 +187,7 @@ class RandAugment:
     magnitude: int = 9
     num_magnitude_bins: int = 31
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class TrivialAugmentWide:
 
     num_magnitude_bins: int = 31
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class AutoAugment:
 
     policy: str = "imagenet"
     interpolation: str = "nearest"
-    fill: int | tuple[int, int, int] = (0, 0, 0)
+    fill: int | tuple[int, int, int] | None = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,97 @@ class TimmRandAugment:
     fill: int | tuple[int, int, int] = (128, 128, 128)
 
 
+@dataclass(frozen=True)
+class AugMix:
+    """Blends the image with several chains of random changes of it."""
+
+    severity: int = 3
+    mixture_width: int = 3
+    chain_depth: int = -1
+    alpha: float = 1.0
+    all_ops: bool = True
+    interpolation: str = "bilinear"
+    fill: str | int | tuple[int, int, int] | None = "none"
+
+
+@dataclass(frozen=True)
+class RandomApply:
+    """Applies all of its operations with probability `p`, or none."""
+
+    transforms: "Sequence[Operation]"
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomChoice:
+    """Applies one of its operations, chosen at random."""
+
+    transforms: "Sequence[Operation]"
+    p: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Applies all of its operations, in random order."""
+
+    transforms: "Sequence[Operation]"
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Adds noise of a normal distribution to each value: `mean` and `sigma` are parts of the range of values."""
+
+    mean: float = 0.0
+    sigma: float = 0.1
+    clip: bool = True
+
+
+@dataclass(frozen=True)
+class Jpeg:
+    """Encodes the image as a JPEG of a random `quality` between two bounds, and decodes it again."""
+
+    quality: int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RandomPhotometricDistort:
+    """Changes brightness, contrast, saturation and hue and exchanges the channels, each with probability `p`."""
+
+    brightness: float | tuple[float, float] = (0.875, 1.125)
+    contrast: float | tuple[float, float] = (0.5, 1.5)
+    saturation: float | tuple[float, float] = (0.5, 1.5)
+    hue: float | tuple[float, float] = (-0.05, 0.05)
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomShortestSize:
+    """Resizes the image so that its shorter side has one of several lengths (`min_size`), chosen at random."""
+
+    min_size: int | Sequence[int]
+    max_size: int | None = None
+    interpolation: str = "bilinear"
+
+
+@dataclass(frozen=True)
+class ScaleJitter:
+    """Resizes the image to a random multiple (`scale_range`) of the size in which it fits `target_size`."""
+
+    target_size: tuple[int, int]
+    scale_range: tuple[float, float] = (0.1, 2.0)
+    interpolation: str = "bilinear"
+
+
+@dataclass(frozen=True)
+class ElasticTransform:
+    """Moves each pixel by a random distance, much as its neighbours: `alpha` strengthens, `sigma` smooths that."""
+
+    alpha: float | tuple[float, float] = (50.0, 50.0)
+    sigma: float | tuple[float, float] = (5.0, 5.0)
+    interpolation: str = "bilinear"
+    fill: int | tuple[int, int, int] = (0, 0, 0)
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -265,6 +357,16 @@ Operation = (
     | Pad
     | PadTo
     | TimmRandAugment
+    | AugMix
+    | RandomApply
+    | RandomChoice
+    | RandomOrder
+    | GaussianNoise
+    | Jpeg
+    | RandomPhotometricDistort
+    | RandomShortestSize
+    | ScaleJitter
+    | ElasticTransform
 )
 
 # Names in TOML and JSON.
@@ -295,6 +397,16 @@ NAMES = {
     Pad: "pad",
     PadTo: "pad_to",
     TimmRandAugment: "timm_rand_augment",
+    AugMix: "aug_mix",
+    RandomApply: "random_apply",
+    RandomChoice: "random_choice",
+    RandomOrder: "random_order",
+    GaussianNoise: "gaussian_noise",
+    Jpeg: "jpeg",
+    RandomPhotometricDistort: "random_photometric_distort",
+    RandomShortestSize: "random_shortest_size",
+    ScaleJitter: "scale_jitter",
+    ElasticTransform: "elastic_transform",
 }
 
 __all__ = [
@@ -325,4 +437,14 @@ __all__ = [
     "Pad",
     "PadTo",
     "TimmRandAugment",
+    "AugMix",
+    "RandomApply",
+    "RandomChoice",
+    "RandomOrder",
+    "GaussianNoise",
+    "Jpeg",
+    "RandomPhotometricDistort",
+    "RandomShortestSize",
+    "ScaleJitter",
+    "ElasticTransform",
 ]

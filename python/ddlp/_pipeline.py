@@ -9,7 +9,7 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from . import _ddlp
@@ -30,20 +30,7 @@ class Pipeline:
         if isinstance(operations, Operation) or not isinstance(operations, Iterable):
             raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
         for number, operation in enumerate(operations):
-            name = NAMES.get(type(operation))
-            if name is None:
-                known = ", ".join(kind.__name__ for kind in NAMES)
-                raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
-            for parameter, value in asdict(operation).items():
-                try:
-                    json.dumps(value, default=plain, allow_nan=False)
-                except ValueError:
-                    raise ConfigurationError(
-                        f"operation {number}, {name}: `{parameter}` is {value}, but must have finite numbers"
-                    ) from None
-                except TypeError as error:
-                    raise TypeError(f"operation {number}, {name}: `{parameter}` is {value!r}, but {error}") from None
-            described.append({name: asdict(operation)})
+            described.append(_described(operation, f"operation {number}"))
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
 
     def _set(self, text: str) -> None:
@@ -85,6 +72,30 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"ddlp.Pipeline.from_dict({self._description})"
+
+
+def _described(operation: Operation, place: str) -> dict[str, Any]:
+    """Describes an operation as plain data. `place` says in errors which one it is."""
+    name = NAMES.get(type(operation))
+    if name is None:
+        known = ", ".join(kind.__name__ for kind in NAMES)
+        raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
+    place = f"{place}, {name}"
+    parameters: dict[str, Any] = {}
+    for field in fields(operation):
+        value = getattr(operation, field.name)
+        if field.name == "transforms":
+            if isinstance(value, Operation) or not isinstance(value, Iterable):
+                raise TypeError(f"{place}: `transforms` is {value!r}, but must be a list of operations")
+            value = [_described(within, f"{place}: transform {number}") for number, within in enumerate(value)]
+        try:
+            json.dumps(value, default=plain, allow_nan=False)
+        except ValueError:
+            raise ConfigurationError(f"{place}: `{field.name}` is {value}, but must have finite numbers") from None
+        except TypeError as error:
+            raise TypeError(f"{place}: `{field.name}` is {value!r}, but {error}") from None
+        parameters[field.name] = value
+    return {name: parameters}
 
 
 def imagenet_train(size: int = 224) -> Pipeline:

@@ -135,14 +135,20 @@ mod _ddlp {
         let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let whole = serde_json::from_value(value.clone());
         whole.map_err(|error| {
-            let operations = value["operations"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let wrong = operations.iter().enumerate().find_map(|(number, operation)| {
-                let error = serde_json::from_value::<Operation>(operation.clone()).err()?.to_string();
-                let names = operation.as_object().map(|named| named.keys().cloned().collect::<Vec<_>>().join(", "));
-                let wrong = wrong_parameter(operation, &error).unwrap_or(error);
-                Some(format!("operation {number}, {}: {wrong}", names.unwrap_or_else(|| operation.to_string())))
-            });
+            let wrong = wrong_operation("operation", &value["operations"]);
             wrong.unwrap_or_else(|| format!("this is not a pipeline: {error}"))
+        })
+    }
+
+    /// Says which operation of a list is wrong, and what is wrong. `kind` is the word for it.
+    fn wrong_operation(kind: &str, operations: &Value) -> Option<String> {
+        operations.as_array()?.iter().enumerate().find_map(|(number, operation)| {
+            let error = serde_json::from_value::<Operation>(operation.clone()).err()?.to_string();
+            let named = operation.as_object();
+            let names = named.map(|named| named.keys().cloned().collect::<Vec<_>>().join(", "));
+            let within = named.and_then(|named| wrong_operation("transform", &named.values().next()?["transforms"]));
+            let wrong = within.or_else(|| wrong_parameter(operation, &error)).unwrap_or(error);
+            Some(format!("{kind} {number}, {}: {wrong}", names.unwrap_or_else(|| operation.to_string())))
         })
     }
 

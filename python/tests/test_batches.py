@@ -52,6 +52,25 @@ def test_pixels_of_every_pipeline_are_those_of_the_command(pack, tmp_path, name)
     assert (of_python.unordered, of_python.ordered) == of_command(pack, "--pipeline", name, "--seed", 3)
 
 
+def test_a_drive_makes_the_pixels_of_operations_within_operations(pack):
+    jitter = ddlp.RandomOrder([ddlp.ColorJitter(0.4, 0.4, 0.4, 0.1), ddlp.RandomPhotometricDistort()])
+    pipeline = ddlp.Pipeline(
+        [
+            ddlp.RandomShortestSize([80, 90]),
+            ddlp.RandomChoice([ddlp.CenterCrop(64), ddlp.RandomApply([ddlp.Resize(70), ddlp.RandomCrop(64)], p=1.0)]),
+            ddlp.RandomApply([jitter, ddlp.GaussianBlur((5, 9))], p=0.8),
+            ddlp.AugMix(),
+            ddlp.RandomChoice([ddlp.ElasticTransform(sigma=3), ddlp.GaussianNoise(), ddlp.Jpeg((10, 90))], p=(1, 2, 3)),
+            ddlp.RandAugment(interpolation="bilinear", fill=None),
+        ]
+    )
+    options = {"pipeline": pipeline, "seed": 3}
+    of_cpu = digests(pixels(pack, strategy="cpu", **options))
+    of_drive = digests(pixels(pack, strategy="csd", drives="local", **options))
+    assert sorted(of_drive.samples) == list(range(SAMPLES))
+    assert of_drive.unordered == of_cpu.unordered
+
+
 def test_pipelines_can_be_made_of_operations():
     built = ddlp.Pipeline(
         [

@@ -28,6 +28,7 @@ def test_supported_transforms_keep_their_parameters(t):
         [
             t.Compose([t.RandomResizedCrop(96, scale=(0.25, 1.0)), t.RandomHorizontalFlip(0.25)]),
             t.GaussianBlur(5, sigma=(0.5, 1.0)),
+            t.GaussianBlur((3, 7)),
             t.RandomAutocontrast(0.75),
             t.RandomInvert(1.0),
             t.RandomVerticalFlip(0.25),
@@ -48,6 +49,7 @@ def test_supported_transforms_keep_their_parameters(t):
             ddlp.RandomResizedCrop(96, scale=(0.25, 1.0)),
             ddlp.RandomHorizontalFlip(0.25),
             ddlp.GaussianBlur(5, sigma=(0.5, 1.0)),
+            ddlp.GaussianBlur((3, 7)),
             ddlp.RandomAutocontrast(0.75),
             ddlp.RandomInvert(1.0),
             ddlp.RandomVerticalFlip(0.25),
@@ -86,7 +88,7 @@ def test_policies_and_changes_of_values_keep_their_parameters(t):
             ddlp.RandomAdjustSharpness(1.5, p=0.75),
             ddlp.Grayscale(3),
             ddlp.RandAugment(3, magnitude=5, fill=(1, 2, 3)),
-            ddlp.TrivialAugmentWide(interpolation="bilinear"),
+            ddlp.TrivialAugmentWide(interpolation="bilinear", fill=None),
             ddlp.AutoAugment("svhn"),
         ]
     )
@@ -138,9 +140,9 @@ def test_transforms_that_move_pixels_are_translated(t):
     [
         (lambda t: t.Lambda(abs), "transform 1, Lambda.*on the loader's batches"),
         (lambda t: t.Grayscale(), "num_output_channels is 1"),
+        (lambda t: t.FiveCrop(16), "transform 1, FiveCrop.*several images of one"),
         (lambda t: t.RandomErasing(value=300), "300"),
         (lambda t: t.RandAugment(interpolation=t.InterpolationMode.LANCZOS), "interpolation is"),
-        (lambda t: t.GaussianBlur((3, 5)), "squares"),
         (lambda t: abs, "neither torchvision's nor timm's"),
         pytest.param(lambda t: v2.ToDtype(torch.float32), "scale=True", marks=needs_v2),
     ],
@@ -221,17 +223,19 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
     antialias = {"antialias": True} if "antialias" in inspect.signature(t.RandomResizedCrop).parameters else {}
     transforms = [*transforms, t.RandomResizedCrop(176, interpolation=mode, **antialias), t.RandomHorizontalFlip()]
     expected = [ddlp.RandomResizedCrop(176, interpolation=interpolation), ddlp.RandomHorizontalFlip()]
+    fill = None if interpolation == "bilinear" else 0
     if policy == "ra":
         transforms.append(t.RandAugment(interpolation=mode, magnitude=9))
-        expected.append(ddlp.RandAugment(interpolation=interpolation))
+        expected.append(ddlp.RandAugment(interpolation=interpolation, fill=fill))
     elif policy == "ta_wide":
         transforms.append(t.TrivialAugmentWide(interpolation=mode))
-        expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation))
+        expected.append(ddlp.TrivialAugmentWide(interpolation=interpolation, fill=fill))
     elif policy == "augmix":
         transforms.append(t.AugMix(interpolation=mode, severity=3))
+        expected.append(ddlp.AugMix(3, interpolation=interpolation))
     elif policy is not None:
         transforms.append(t.AutoAugment(t.AutoAugmentPolicy(policy), interpolation=mode))
-        expected.append(ddlp.AutoAugment(policy, interpolation=interpolation))
+        expected.append(ddlp.AutoAugment(policy, interpolation=interpolation, fill=fill))
     if backend == "pil":
         transforms += to_tensor
     is_v2 = t is v2
@@ -242,13 +246,107 @@ def test_torchvisions_training_presets_are_taken(t, backend, policy, erase, inte
         expected.append(ddlp.RandomErasing(erase, value=(124, 116, 104)))
     if is_v2:
         transforms.append(t.ToPureTensor())
-    if policy == "augmix":
-        with pytest.raises(ddlp.ConfigurationError, match="AugMix.*has no counterpart"):
-            ddlp.Compose(t.Compose(transforms))
-        return
     composed = ddlp.Compose(t.Compose(transforms))
     assert composed == ddlp.Pipeline(expected)
     assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+@BOTH
+def test_transforms_within_transforms_are_translated(t):
+    within = t.Compose([t.RandomHorizontalFlip(0.25), t.RandomInvert()])
+    transforms = [
+        t.RandomApply([t.ColorJitter(0.4, 0.4), within], p=0.8),
+        t.RandomChoice([t.RandomGrayscale(1.0), within, ddlp.RandomSolarize(128, 1.0)]),
+        t.RandomChoice([t.RandomGrayscale(1.0), t.RandomInvert()], p=[1, 3]),
+        t.RandomOrder([t.RandomVerticalFlip(), t.RandomApply(torch.nn.ModuleList([t.RandomInvert()]))]),
+        t.CenterCrop(32),
+    ]
+    flip, invert = ddlp.RandomHorizontalFlip(0.25), ddlp.RandomInvert()
+    expected = [
+        ddlp.RandomApply([ddlp.ColorJitter(0.4, 0.4), flip, invert], p=0.8),
+        ddlp.RandomChoice(
+            [ddlp.RandomGrayscale(1.0), ddlp.RandomApply((flip, invert), 1.0), ddlp.RandomSolarize(128, 1.0)]
+        ),
+        ddlp.RandomChoice([ddlp.RandomGrayscale(1.0), invert], p=(0.25, 0.75) if t is v2 else (1, 3)),
+        ddlp.RandomOrder([ddlp.RandomVerticalFlip(), ddlp.RandomApply([invert])]),
+        ddlp.CenterCrop(32),
+    ]
+    assert ddlp.Compose(transforms) == ddlp.Pipeline(expected)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda t: t.RandomApply([t.RandomInvert(), t.Lambda(abs)]), "transform 1 .RandomApply., Lambda"),
+        (
+            lambda t: t.RandomChoice([t.RandomOrder([t.Lambda(abs)])]),
+            "transform 1 .RandomChoice. .RandomOrder., Lambda",
+        ),
+        (lambda t: t.RandomApply([t.ConvertImageDtype(torch.float32)]), "put that outside"),
+        (lambda t: t.RandomApply([t.Normalize(*ddlp.IMAGENET)]), "put that outside"),
+    ],
+)
+def test_other_transforms_within_transforms_are_named(t, make, part):
+    with pytest.raises(ddlp.ConfigurationError, match=part):
+        ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
+
+
+@needs_v2
+def test_transforms_of_v2_alone_are_translated():
+    composed = ddlp.Compose(
+        [
+            v2.ScaleJitter((120, 80), (0.5, 1.5), interpolation="bicubic"),
+            v2.RandomShortestSize([40, 50], max_size=90),
+            v2.RandomShortestSize(60, interpolation=v2.InterpolationMode.NEAREST),
+            v2.RandomPhotometricDistort(contrast=(0.75, 1.25), p=0.25),
+            v2.ElasticTransform(30.0, [3.0, 4.0], fill=7),
+            v2.GaussianNoise(0.1, 0.2, clip=False),
+            v2.JPEG((30, 90)),
+            v2.JPEG(50),
+            v2.CenterCrop(32),
+        ]
+    )
+    expected = [
+        ddlp.ScaleJitter((120, 80), (0.5, 1.5), "bicubic"),
+        ddlp.RandomShortestSize((40, 50), 90),
+        ddlp.RandomShortestSize(60, interpolation="nearest"),
+        ddlp.RandomPhotometricDistort(contrast=(0.75, 1.25), p=0.25),
+        ddlp.ElasticTransform(30.0, (3.0, 4.0), fill=7),
+        ddlp.GaussianNoise(0.1, 0.2, clip=False),
+        ddlp.Jpeg((30, 90)),
+        ddlp.Jpeg(50),
+        ddlp.CenterCrop(32),
+    ]
+    assert composed == ddlp.Pipeline(expected)
+    floats = v2.ToDtype(torch.float32, scale=True)
+    with pytest.raises(ddlp.ConfigurationError, match="transform 1, GaussianNoise.*or clip"):
+        ddlp.Compose([floats, v2.GaussianNoise(clip=False), v2.CenterCrop(32)])
+
+
+def test_an_identity_may_be_chosen():
+    pytest.importorskip("torchvision.transforms.v2")
+    composed = ddlp.Compose([v2.RandomChoice([v2.Identity(), v2.RandomInvert(1.0)]), v2.CenterCrop(32)])
+    choice = ddlp.RandomChoice([ddlp.RandomHorizontalFlip(0.0), ddlp.RandomInvert(1.0)])
+    assert composed == ddlp.Pipeline([choice, ddlp.CenterCrop(32)])
+
+
+def test_operations_within_operations_are_checked():
+    crop = ddlp.CenterCrop(32)
+    for within, error, part in [
+        ([ddlp.Resize(-1)], ddlp.ConfigurationError, "operation 0, random_apply: transform 0, resize: `size` is -1"),
+        ([ddlp.Resize(0)], ddlp.ConfigurationError, "operation 0, random_apply: transform 0, resize: size 0 is not"),
+        ([ddlp.RandomInvert(math.nan)], ddlp.ConfigurationError, "transform 0, random_invert: `p` is nan"),
+        ([3], TypeError, "3 is not an operation"),
+        (ddlp.RandomInvert(), TypeError, "must be a list of operations"),
+    ]:
+        with pytest.raises(error, match=part):
+            ddlp.Pipeline([ddlp.RandomApply(within), crop])
+    nested = ddlp.RandomInvert()
+    for _ in range(5):
+        nested = ddlp.RandomApply([nested])
+    with pytest.raises(ddlp.ConfigurationError, match="more than 4 levels"):
+        ddlp.Pipeline([nested, crop])
 
 
 @BOTH
@@ -310,6 +408,20 @@ def test_timms_transforms_are_taken(name, size, crop_pct, interpolation, options
     assert any("random_vertical_flip" in one for one in operations) == ("vflip" in options)
     fixed = ddlp.Compose(create_transform(shape, is_training=True, interpolation=interpolation, **options))
     assert fixed.to_dict()["operations"][0]["random_resized_crop"]["interpolation"] == interpolation
+
+
+def test_timms_3_augment_is_taken():
+    create_transform = pytest.importorskip("timm.data").create_transform
+    training = create_transform((3, 224, 224), is_training=True, auto_augment="3a", color_jitter=0.3)
+    operations = ddlp.Compose(training).to_dict()["operations"]
+    expected = ddlp.RandomChoice(
+        [ddlp.RandomSolarize(128, 1.0), ddlp.RandomGrayscale(1.0), ddlp.GaussianBlur(17, (0.1, 2.0))]
+    )
+    jitter = ddlp.ColorJitter(0.3, 0.3, 0.3)
+    assert operations[2:] == ddlp.Pipeline([expected, jitter, ddlp.CenterCrop(1)]).to_dict()["operations"][:2]
+    other = create_transform((3, 224, 224), is_training=True, auto_augment="v0")
+    with pytest.raises(ddlp.ConfigurationError, match="only 3-Augment"):
+        ddlp.Compose(other)
 
 
 def test_a_loader_normalises_as_composed(pack):

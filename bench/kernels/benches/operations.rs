@@ -3,9 +3,10 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ddlp_pixels::ops::{
-    ColorJitter, Degrees, Factor, Fill, GaussianBlur, Grayscale, HueTurn, Operation, RandomAdjustSharpness,
-    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize,
-    RandomRotation, RandomSolarize, RandomVerticalFlip, Resampling, Resize,
+    AugMix, ColorJitter, Degrees, ElasticTransform, Factor, Fill, GaussianBlur, GaussianNoise, Grayscale, HueTurn,
+    Jpeg, Operation, Pair, Quality, RandomAdjustSharpness, RandomAutocontrast, RandomCrop, RandomEqualize,
+    RandomErasing, RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomRotation, RandomSolarize,
+    RandomVerticalFlip, Resampling, Resize,
 };
 use ddlp_pixels::stages::SingleStages;
 use ddlp_pixels::warp::Interpolation;
@@ -36,16 +37,25 @@ fn operations() -> Vec<(&'static str, Vec<Operation>)> {
         ("autocontrast", vec![RandomAutocontrast { p }.into()]),
         ("equalize", vec![RandomEqualize { p }.into()]),
         ("sharpness", vec![RandomAdjustSharpness { sharpness_factor: 1.9, p }.into()]),
-        ("gaussian_blur", vec![GaussianBlur { kernel_size: 9, sigma: [1.3, 1.3] }.into()]),
+        ("gaussian_blur", vec![GaussianBlur { kernel_size: 9.into(), sigma: [1.3, 1.3] }.into()]),
         ("resize_bilinear", vec![resize(Resampling::Bilinear)]),
         ("resize_bicubic", vec![resize(Resampling::Bicubic)]),
         ("rotate_nearest", vec![rotation(Interpolation::Nearest)]),
         ("rotate_bilinear", vec![rotation(Interpolation::Bilinear)]),
+        ("gaussian_noise", vec![GaussianNoise { mean: 0.0, sigma: 0.1, clip: true }.into()]),
+        ("jpeg", vec![Jpeg { quality: Quality([75; 2]) }.into()]),
+        ("aug_mix", vec![AugMix::usual().into()]),
+        ("elastic_transform", vec![elastic()]),
     ]
 }
 
 fn resize(interpolation: Resampling) -> Operation {
     Resize { interpolation, ..Resize::to(SMALL_SIDE) }.into()
+}
+
+fn elastic() -> Operation {
+    let (alpha, sigma) = (Pair([50.0; 2]), Pair([5.0; 2]));
+    ElasticTransform { alpha, sigma, interpolation: Interpolation::Bilinear, fill: Fill::default() }.into()
 }
 
 fn rotation(interpolation: Interpolation) -> Operation {

@@ -8,8 +8,9 @@ pub mod examples;
 
 use crate::info::Format;
 use crate::ops::{
-    AutoAugment, CropInterpolation, Operation, RandAugment, RandomAffine, RandomPerspective, RandomResizedCrop,
-    RandomRotation, Resampling, Resize, TrivialAugmentWide,
+    AugMix, AutoAugment, CropInterpolation, ElasticTransform, Operation, Outside, RandAugment, RandomAffine,
+    RandomPerspective, RandomResizedCrop, RandomRotation, RandomShortestSize, Resampling, Resize, ScaleJitter,
+    TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::source::Source;
@@ -34,6 +35,10 @@ impl AbilityNumber {
     pub const ORIENTATION: Self = Self(0x0002);
     /// Resizing and warping by another filter than the bilinear one.
     pub const FILTERS: Self = Self(0x0003);
+    /// Blurring by a kernel that is not square.
+    pub const KERNELS: Self = Self(0x0004);
+    /// Warping without a colour for what lies outside the image, by operations that always had one at first.
+    pub const EDGES: Self = Self(0x0005);
 
     /// Returns the number for the decoder of files of this format.
     pub const fn of_format(format: Format) -> Self {
@@ -64,6 +69,8 @@ impl AbilityNumber {
             (Self::RENDERING, ..) => Some("cropping and resizing".to_owned()),
             (Self::ORIENTATION, ..) => Some("turning images upright".to_owned()),
             (Self::FILTERS, ..) => Some("resizing and warping by bicubic and other filters".to_owned()),
+            (Self::KERNELS, ..) => Some("blurring by kernels that are not square".to_owned()),
+            (Self::EDGES, ..) => Some("warping without a fill colour".to_owned()),
             (_, Some(name), _) => Some(format!("the operation {name}")),
             (_, _, Some(format)) => Some(format!("the decoder of {} files", format.title())),
             _ => None,
@@ -108,7 +115,9 @@ impl Operation {
     /// Returns whether the operation may resize or warp by another filter than the bilinear one.
     fn needs_filters(&self) -> bool {
         match self {
-            Self::Resize(Resize { interpolation, .. }) => {
+            Self::Resize(Resize { interpolation, .. })
+            | Self::RandomShortestSize(RandomShortestSize { interpolation, .. })
+            | Self::ScaleJitter(ScaleJitter { interpolation, .. }) => {
                 !matches!(interpolation, Resampling::Nearest | Resampling::Bilinear)
             }
             Self::RandomResizedCrop(RandomResizedCrop { interpolation, .. }) => {
@@ -119,7 +128,11 @@ impl Operation {
             | Self::RandomPerspective(RandomPerspective { interpolation, .. })
             | Self::RandAugment(RandAugment { interpolation, .. })
             | Self::TrivialAugmentWide(TrivialAugmentWide { interpolation, .. })
-            | Self::AutoAugment(AutoAugment { interpolation, .. }) => *interpolation == Interpolation::Bicubic,
+            | Self::AutoAugment(AutoAugment { interpolation, .. })
+            | Self::AugMix(AugMix { interpolation, .. })
+            | Self::ElasticTransform(ElasticTransform { interpolation, .. }) => {
+                *interpolation == Interpolation::Bicubic
+            }
             _ => false,
         }
     }
@@ -130,9 +143,24 @@ impl Pipeline {
     /// of its samples' decoders are not among them.
     pub fn needs(&self) -> Vec<AbilityNumber> {
         let orientation = self.exif_orientation.then_some(AbilityNumber::ORIENTATION);
-        let mut needs: Vec<AbilityNumber> = self.operations.iter().map(Operation::ability).collect();
-        let filters = self.operations.iter().any(Operation::needs_filters).then_some(AbilityNumber::FILTERS);
-        needs.extend([AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters));
+        let operations: Vec<&Operation> = self.operations.iter().flat_map(Operation::with_all_within).collect();
+        let filters = operations.iter().any(|operation| operation.needs_filters()).then_some(AbilityNumber::FILTERS);
+        let is_oblong =
+            |operation: &&Operation| matches!(operation, Operation::GaussianBlur(blur) if !blur.is_square());
+        let kernels = operations.iter().any(is_oblong).then_some(AbilityNumber::KERNELS);
+        let is_open = |operation: &&Operation| {
+            matches!(
+                operation,
+                Operation::RandAugment(RandAugment { fill: Outside(None), .. })
+                    | Operation::TrivialAugmentWide(TrivialAugmentWide { fill: Outside(None), .. })
+                    | Operation::AutoAugment(AutoAugment { fill: Outside(None), .. })
+            )
+        };
+        let edges = operations.iter().any(is_open).then_some(AbilityNumber::EDGES);
+        let mut needs: Vec<AbilityNumber> = operations.into_iter().map(Operation::ability).collect();
+        needs.extend(
+            [AbilityNumber::RENDERING].into_iter().chain(orientation).chain(filters).chain(kernels).chain(edges),
+        );
         needs.sort();
         needs.dedup();
         needs

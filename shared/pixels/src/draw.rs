@@ -15,11 +15,12 @@ pub struct Draw {
     pub sample_id: u64,
 }
 
-/// Last word of each key, which keeps the keys of samples, epochs, batches and functions apart.
+/// Last word of each key, which keeps the keys of samples, epochs, batches, functions and effects apart.
 const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
 const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
 const BATCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-bat");
 const FUNCTION_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-fun");
+const EFFECT_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-eff");
 
 /// A source of 64-bit words, and the rules that turn them into numbers.
 pub trait Words {
@@ -54,6 +55,38 @@ pub trait Words {
         // u is above 0, so its logarithm is finite.
         let (u, v) = (1.0 - self.uniform(), self.uniform());
         (-2.0 * libm::log(u)).sqrt() * libm::cos(2.0 * std::f64::consts::PI * v)
+    }
+
+    /// Returns the logarithm of a number of the distribution Gamma(α), for a positive α (Marsaglia and Tsang, "A simple
+    /// method for generating gamma variables", 2000). For a small α the number itself would often round to 0.
+    fn log_gamma(&mut self, alpha: f64) -> f64 {
+        if alpha < 1.0 {
+            // u is above 0, so its logarithm is finite, but for a tiny α the quotient may not be.
+            let u = 1.0 - self.uniform();
+            return (self.log_gamma(alpha + 1.0) + libm::log(u) / alpha).max(f64::MIN);
+        }
+        let d = alpha - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        loop {
+            let x = self.normal();
+            let root = 1.0 + c * x;
+            if root <= 0.0 {
+                continue;
+            }
+            let (v, u) = (root * root * root, 1.0 - self.uniform());
+            if libm::log(u) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                return libm::log(d) + libm::log(v);
+            }
+        }
+    }
+
+    /// Fills `weights` with numbers of the symmetric Dirichlet distribution for a positive α: they add up to 1.
+    fn dirichlet(&mut self, alpha: f64, weights: &mut [f64]) {
+        weights.iter_mut().for_each(|weight| *weight = self.log_gamma(alpha));
+        let most = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        weights.iter_mut().for_each(|weight| *weight = libm::exp(*weight - most));
+        let sum: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
     }
 
     /// Returns a number from 0 to 1 of the distribution Beta(α, α), for a positive α: 1/2 + T / (2 √(2α + T²)), where T
@@ -103,6 +136,12 @@ impl Rng {
     /// Returns the stream of a program's function for a sample. No stream of the sample's pipeline equals it.
     pub fn for_function(draw: Draw) -> Self {
         Self::from_key([draw.seed, draw.epoch.into(), draw.sample_id, FUNCTION_DOMAIN])
+    }
+
+    /// Returns the stream of an effect that draws while it is made, by the seed that its operation drew. No stream of a
+    /// sample's pipeline equals it.
+    pub(crate) fn for_effect(seed: u64) -> Self {
+        Self::from_key([seed, 0, 0, EFFECT_DOMAIN])
     }
 
     /// See [`Words::below`].
@@ -194,6 +233,42 @@ mod tests {
             let squares: f64 = (0..draws).map(|_| (rng.beta(alpha) - 0.5).powi(2)).sum();
             let (found, expected) = (squares / f64::from(draws), 0.25 / (2.0 * alpha + 1.0));
             assert!((found / expected - 1.0).abs() < 0.03, "{alpha}: {found}, expected {expected}");
+        }
+    }
+
+    /// Compares means, variances and covariances with those of the distribution.
+    #[test]
+    fn dirichlet_has_its_moments_and_adds_up_to_1() {
+        let draws = 40_000;
+        for (alpha, count) in [(0.1, 2), (1.0, 3), (1.0, 2), (0.4, 5), (7.5, 4)] {
+            let mut rng = Rng::for_batch(9, 0, 0, 0);
+            let mut weights = vec![0.0; count];
+            let (mut sums, mut squares, mut products) = (vec![0.0; count], vec![0.0; count], 0.0);
+            let mean = 1.0 / count as f64;
+            for _ in 0..draws {
+                Words::dirichlet(&mut rng, alpha, &mut weights);
+                assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12 && weights.iter().all(|&w| w >= 0.0));
+                for (at, weight) in weights.iter().enumerate() {
+                    sums[at] += weight;
+                    squares[at] += (weight - mean).powi(2);
+                }
+                products += (weights[0] - mean) * (weights[1] - mean);
+            }
+            let draws = f64::from(draws);
+            let whole = alpha * count as f64;
+            let variance = mean * (1.0 - mean) / (whole + 1.0);
+            for (sum, square) in sums.iter().zip(&squares) {
+                // Five standard deviations.
+                assert!((sum / draws - mean).abs() < 5.0 * (variance / draws).sqrt(), "{alpha} {count}: {sums:?}");
+                assert!((square / draws / variance - 1.0).abs() < 0.05, "{alpha} {count}: {squares:?}");
+            }
+            let covariance = -mean * mean / (whole + 1.0);
+            assert!((products / draws / covariance - 1.0).abs() < 0.08, "{alpha} {count}: {products}");
+        }
+        for alpha in [f64::MIN_POSITIVE, 1e-9, 1e9, f64::MAX] {
+            let mut weights = [0.0; 3];
+            Words::dirichlet(&mut Rng::for_batch(9, 0, 0, 0), alpha, &mut weights);
+            assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{alpha}: {weights:?}");
         }
     }
 

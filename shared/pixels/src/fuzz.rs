@@ -41,7 +41,7 @@ pub fn decode(bytes: &[u8]) {
         1 => vec![Resize::to(20).into(), CenterCrop::to(32).into()],
         2 => vec![RandomCrop::padded(16, 8).into(), RandomHorizontalFlip { p: 1.0 }.into()],
         _ => {
-            let blur = GaussianBlur { kernel_size: 5, sigma: [0.3, 2.0] };
+            let blur = GaussianBlur { kernel_size: 5.into(), sigma: [0.3, 2.0] };
             vec![CenterCrop::to(17).into(), blur.into(), RandomAutocontrast { p: 0.5 }.into()]
         }
     };

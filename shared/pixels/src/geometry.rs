@@ -55,14 +55,14 @@ pub struct Rect {
 }
 
 impl Rect {
-    /// Returns the rectangle with a margin around it, as far as the margin lies within an image of this size.
-    pub(crate) fn with_margin(self, margin: u32, (width, height): (u32, u32)) -> Self {
-        let span = |start: u32, length: u32, limit: u32| {
+    /// Returns the rectangle with margins along x and y around it, as far as they lie within an image of this size.
+    pub(crate) fn with_margins(self, [along_x, along_y]: [u32; 2], (width, height): (u32, u32)) -> Self {
+        let span = |start: u32, length: u32, margin: u32, limit: u32| {
             let first = start.saturating_sub(margin);
             (first, (start + length + margin).min(limit) - first)
         };
-        let (x, across) = span(self.x, self.width, width);
-        let (y, down) = span(self.y, self.height, height);
+        let (x, across) = span(self.x, self.width, along_x, width);
+        let (y, down) = span(self.y, self.height, along_y, height);
         Self { x, y, width: across, height: down }
     }
 }

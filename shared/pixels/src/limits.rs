@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
 use crate::error::PixelError;
+use crate::passes::Branch;
 
 /// Limits on the cost of decoding one sample. Exceeding one is a typed error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,10 +91,12 @@ impl Limits {
     }
 }
 
-/// Scratch memory of a change of values. The limit on memory allows twice the bytes of the image.
+/// Scratch memory of a change of values. The limit on memory allows what [`MakeArea::images`](crate::ops::MakeArea)
+/// counts.
 pub(crate) struct Scratch<'m> {
     pub limits: Limits,
     pub memory: &'m mut Vec<u16>,
+    pub branch: &'m mut Branch,
 }
 
 impl Scratch<'_> {

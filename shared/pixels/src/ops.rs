@@ -12,62 +12,84 @@ pub use crate::resize::Resampling;
 use crate::warp::Warp;
 use serde::{Deserialize, Serialize};
 
+mod aug_mix;
 mod augmentations;
 mod auto_augment;
 mod by_chance;
 mod center_crop;
 mod color_jitter;
+mod elastic_transform;
 mod first_form;
 mod gaussian_blur;
+mod gaussian_noise;
 mod grayscale;
+mod jpeg;
+mod nested;
 mod numbers;
 mod pad;
 mod pad_to;
 mod rand_augment;
 mod random_adjust_sharpness;
 mod random_affine;
+mod random_apply;
 mod random_autocontrast;
+mod random_choice;
 mod random_crop;
 mod random_equalize;
 mod random_erasing;
 mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
+mod random_order;
 mod random_perspective;
+mod random_photometric_distort;
 mod random_posterize;
 mod random_resized_crop;
 mod random_rotation;
+mod random_shortest_size;
 mod random_solarize;
 mod random_vertical_flip;
 mod resize;
+mod scale_jitter;
 mod timm_rand_augment;
 mod trivial_augment_wide;
 
+pub use aug_mix::{AugMix, Mixture};
 pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
-pub use gaussian_blur::{Blur, GaussianBlur};
+pub use elastic_transform::{Displacement, ElasticTransform, Pair};
+pub use gaussian_blur::{Blur, GaussianBlur, Kernel};
+pub use gaussian_noise::{GaussianNoise, Noise};
 pub use grayscale::Grayscale;
-pub use numbers::{Degrees, Fill, Padding, PaddingMode, Shear, Size};
+pub use jpeg::{Jpeg, Quality, Recompress};
+pub use nested::Transforms;
+pub use numbers::{Degrees, Fill, Outside, Padding, PaddingMode, Shear, Size};
 pub use pad::Pad;
 pub use pad_to::PadTo;
 pub use rand_augment::RandAugment;
 pub use random_adjust_sharpness::{RandomAdjustSharpness, Sharpen};
 pub use random_affine::RandomAffine;
+pub use random_apply::RandomApply;
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
+pub use random_choice::RandomChoice;
 pub use random_crop::RandomCrop;
 pub use random_equalize::{Equalize, RandomEqualize};
 pub use random_erasing::{Erase, Filling, RandomErasing};
 pub use random_grayscale::{Gray, RandomGrayscale};
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
+pub use random_order::RandomOrder;
 pub use random_perspective::RandomPerspective;
+pub use random_photometric_distort::{Permute, RandomPhotometricDistort};
 pub use random_posterize::{Posterize, RandomPosterize};
 pub use random_resized_crop::{CropInterpolation, RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_rotation::RandomRotation;
+pub use random_shortest_size::{RandomShortestSize, Sides};
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::{Resize, ResizeTo};
+pub use scale_jitter::ScaleJitter;
 pub use timm_rand_augment::{SolarizeAdd, TimmRandAugment};
 pub use trivial_augment_wide::TrivialAugmentWide;
 
@@ -207,6 +229,11 @@ pub(crate) trait MakeArea {
     /// Returns the rectangle of an image of this size from which `made` is made. It contains `made`.
     fn needs(&self, made: Rect, size: (u32, u32)) -> Rect;
 
+    /// Returns how many images the change has in memory at most: the one before, the one after, and what is between.
+    fn images(&self) -> u64 {
+        4
+    }
+
     /// Makes the RGB pixels of the rectangle `made` of the image.
     fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Scratch<'_>, out: &mut [u8]) -> Result<(), PixelError>;
 }
@@ -284,6 +311,13 @@ macro_rules! changes {
                 }
             }
 
+            /// See [`MakeArea::images`].
+            pub(crate) fn images(&self) -> u64 {
+                match self {
+                    $(Self::$area(change) => change.images(),)*
+                }
+            }
+
             /// See [`MakeArea::make`].
             pub(crate) fn make(
                 &self,
@@ -301,8 +335,11 @@ macro_rules! changes {
 }
 
 changes! {
-    points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize]
-    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase]
+    points [Invert, Jitter, Gray, Solarize, SolarizeAdd, Posterize, Permute]
+    areas [
+        Blur, Autocontrast, JitterOfWhole, VerticalFlip, Equalize, Sharpen, Erase, Mixture, Noise, Recompress,
+        Displacement
+    ]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -449,6 +486,26 @@ operations! {
     PadTo,
     /// Makes `num_ops` random changes as timm's `rand_augment_transform` does, of a `magnitude` that may be drawn.
     TimmRandAugment,
+    /// Blends the image with several chains of random changes of it.
+    AugMix,
+    /// Applies all of its operations with probability `p`, or none.
+    RandomApply,
+    /// Applies one of its operations, chosen at random.
+    RandomChoice,
+    /// Applies all of its operations, in random order.
+    RandomOrder,
+    /// Adds noise of a normal distribution to each value: `mean` and `sigma` are parts of the range of values.
+    GaussianNoise,
+    /// Encodes the image as a JPEG of a random `quality` between two bounds, and decodes it again.
+    Jpeg,
+    /// Changes brightness, contrast, saturation and hue and exchanges the channels, each with probability `p`.
+    RandomPhotometricDistort,
+    /// Resizes the image so that its shorter side has one of several lengths (`min_size`), chosen at random.
+    RandomShortestSize,
+    /// Resizes the image to a random multiple (`scale_range`) of the size in which it fits `target_size`.
+    ScaleJitter,
+    /// Moves each pixel by a random distance, much as its neighbours: `alpha` strengthens, `sigma` smooths that.
+    ElasticTransform,
 }
 
 impl Operation {
@@ -462,6 +519,22 @@ impl Operation {
         let mut listed = Listed::of(size);
         self.draw(size, words, &mut listed)?;
         Ok(listed.effects)
+    }
+
+    /// Returns the operations that this one applies.
+    fn within(&self) -> &[Self] {
+        match self {
+            Self::RandomApply(RandomApply { transforms, .. })
+            | Self::RandomChoice(RandomChoice { transforms, .. })
+            | Self::RandomOrder(RandomOrder { transforms }) => transforms,
+            _ => &[],
+        }
+    }
+
+    /// Returns this operation, those that it applies, and so on.
+    pub(crate) fn with_all_within(&self) -> Vec<&Self> {
+        let within = self.within().iter().flat_map(Self::with_all_within);
+        std::iter::once(self).chain(within).collect()
     }
 
     /// Returns the operation as programs carry it.
@@ -506,7 +579,8 @@ pub(crate) fn check_center(center: Option<[f64; 2]>) -> Result<(), String> {
 /// Makes a rectangle of an image by one change of values.
 #[cfg(test)]
 fn make_alone(change: &impl MakeArea, from: &Cutout<'_>, made: Rect, out: &mut [u8]) {
-    let mut scratch = Scratch { limits: crate::limits::Limits::default(), memory: &mut Vec::new() };
+    let (memory, branch) = (&mut Vec::new(), &mut Default::default());
+    let mut scratch = Scratch { limits: crate::limits::Limits::default(), memory, branch };
     change.make(from, made, &mut scratch, out).expect("memory for a small image");
 }
 

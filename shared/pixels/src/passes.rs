@@ -17,8 +17,10 @@ use crate::rows::{ImageRows, Interleaved, Part};
 use crate::steps::{Change, Step, Steps};
 use crate::warp::{Warp, WarpMemory, Warped};
 
+mod branch;
 mod plan;
 
+pub(crate) use branch::Branch;
 pub(crate) use plan::PassPlan;
 use plan::{Pass, before_changes};
 
@@ -37,6 +39,7 @@ pub(crate) struct Passes {
     changed: Vec<u8>,
     /// Scratch memory of a change of values.
     between: Vec<u16>,
+    branch: Branch,
     scaler: Scaler,
     warped: WarpMemory,
 }
@@ -44,7 +47,7 @@ pub(crate) struct Passes {
 impl Passes {
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
-        let Self { before, after, padded, bordered, needed, changed, between, scaler, warped } = self;
+        let Self { before, after, padded, bordered, needed, changed, between, branch, scaler, warped } = self;
         for buffer in [before, after, padded, bordered, needed, changed] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
@@ -53,6 +56,7 @@ impl Passes {
         if between.capacity() * size_of::<u16>() > kept {
             *between = Vec::new();
         }
+        branch.trim(kept);
         scaler.trim(kept);
         warped.trim(kept);
     }
@@ -129,7 +133,7 @@ impl Passes {
                 Change::Point(point) => point.change(&mut needed),
                 Change::Area(area) => {
                     let made = before_changes(&changes[index + 1..], pass.result(), pass.step);
-                    let mut scratch = Scratch { limits, memory: &mut self.between };
+                    let mut scratch = Scratch { limits, memory: &mut self.between, branch: &mut self.branch };
                     let from = Cutout { size: pass.step.size(), rect, pixels: &needed };
                     if index == last_area {
                         area.make(&from, made, &mut scratch, out)?;
@@ -220,10 +224,11 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
         }
         size = step.size();
         let (first, end) = step.changes;
-        if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
-            // The image before and after a change, and twice as much between.
-            total = total.saturating_add(image_bytes(size).saturating_mul(4));
-        }
+        let images = changes[usize::from(first)..usize::from(end)].iter().map(|change| match change {
+            Change::Point(_) => 0,
+            Change::Area(area) => area.images(),
+        });
+        total = total.saturating_add(image_bytes(size).saturating_mul(images.max().unwrap_or(0)));
         if index + 1 < steps.len() {
             total = total.saturating_add(image_bytes(size));
         }

@@ -6,6 +6,8 @@ use std::fmt;
 
 /// Most operations in a pipeline.
 const OPERATIONS_MAX: usize = 16;
+/// Most operations in a pipeline and within its operations.
+const ALL_OPERATIONS_MAX: usize = 64;
 /// Most bytes that a prepared sample may have.
 const SAMPLE_BYTES_MAX: u64 = 1 << 28;
 /// Most bytes of an image between two operations whose size the operations alone determine.
@@ -64,6 +66,14 @@ pub enum PipelineError {
         /// Number of operations found.
         operations: usize,
         /// Most operations that a pipeline may have.
+        limit: usize,
+    },
+    /// The pipeline and its operations have too many operations together.
+    #[error("the pipeline and its operations have {operations} operations together, more than the limit of {limit}")]
+    TooManyWithin {
+        /// Number of operations found.
+        operations: usize,
+        /// Most operations that a pipeline and its operations may have.
         limit: usize,
     },
     /// The prepared sample would be too large.
@@ -148,6 +158,10 @@ impl Pipeline {
     pub fn validate(&self) -> Result<Shape, PipelineError> {
         if self.operations.len() > OPERATIONS_MAX {
             return Err(PipelineError::TooManyOperations { operations: self.operations.len(), limit: OPERATIONS_MAX });
+        }
+        let all = self.operations.iter().flat_map(Operation::with_all_within).count();
+        if all > ALL_OPERATIONS_MAX {
+            return Err(PipelineError::TooManyWithin { operations: all, limit: ALL_OPERATIONS_MAX });
         }
         let bytes = |(width, height): (u32, u32)| u64::from(width) * u64::from(height) * 3;
         let (mut size, mut large) = (None, None);

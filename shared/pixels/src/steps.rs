@@ -50,7 +50,7 @@ pub struct Steps {
 }
 
 /// The steps while operations are drawn, at least one.
-struct Drawing<'s> {
+pub(crate) struct Drawing<'s> {
     steps: &'s mut Steps,
     /// Whether the last step does anything after its warp.
     is_begun: bool,
@@ -162,10 +162,16 @@ impl Steps {
     /// Draws the operations of a pipeline for an image of this size. Reuses the memory of the call before: for a small
     /// image, allocating costs nearly as much as preparing.
     pub fn draw(&mut self, pipeline: &CompiledPipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+        pipeline.draw(draw, &mut self.of(size))
+    }
+
+    /// Forgets all steps, and returns the steps of an image of this size, to which effects can be added. Reuses the
+    /// memory.
+    pub(crate) fn of(&mut self, size: (u32, u32)) -> Drawing<'_> {
         self.steps.clear();
         self.changes.clear();
         self.warps.clear();
         self.steps.push(Step::untouched(size, 0));
-        pipeline.draw(draw, &mut Drawing { steps: self, is_begun: false })
+        Drawing { steps: self, is_begun: false }
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod sample;
 mod warped;
 
+pub(crate) use sample::{View, displace};
 pub(crate) use warped::{WarpMemory, Warped};
 
 /// How a value is made from the pixels around a place.
@@ -33,13 +34,15 @@ pub enum Interpolation {
 pub struct Sampling {
     /// How a value is made from the pixels around a place.
     pub interpolation: Interpolation,
-    /// Red, green and blue of the pixels outside the image.
-    pub fill: [u8; 3],
+    /// Red, green and blue of the pixels outside the image. Without a colour they are black, and a bilinear place at
+    /// the edge is darkened once. With a colour it is blended with black, and then with the colour. Both as in
+    /// torchvision.transforms.v2.
+    pub fill: Option<[u8; 3]>,
 }
 
 impl Sampling {
     /// The nearest pixel, with black outside the image.
-    pub const NEAREST: Self = Self { interpolation: Interpolation::Nearest, fill: [0; 3] };
+    pub const NEAREST: Self = Self { interpolation: Interpolation::Nearest, fill: None };
 }
 
 /// Parameters of torchvision's function `affine`.

@@ -10,8 +10,9 @@ use crate::info::Format;
 use crate::jpeg::exif;
 use crate::limits::Limits;
 use crate::ops::{
-    CenterCrop, CropInterpolation, Degrees, Fill, Operation, RandomHorizontalFlip, RandomPerspective,
-    RandomResizedCrop, RandomRotation, Resampling, Resize,
+    AutoAugment, AutoAugmentPolicy, CenterCrop, CropInterpolation, Degrees, Fill, GaussianBlur, Kernel, Operation,
+    Outside, RandAugment, RandomHorizontalFlip, RandomPerspective, RandomResizedCrop, RandomRotation, Resampling,
+    Resize, TrivialAugmentWide,
 };
 use crate::orientation;
 use crate::pipeline::{Pipeline, PipelineError};
@@ -131,6 +132,31 @@ fn filtering() -> Ability {
     digest.finish()
 }
 
+fn blurring() -> Ability {
+    let mut digest = Digest::of(AbilityNumber::KERNELS);
+    for kernel_size in [[3, 9], [23, 1]].map(Kernel) {
+        let blur = GaussianBlur { kernel_size, sigma: [0.5, 4.0] };
+        digest.hasher.update(&Operation::from(blur.clone()).to_bytes());
+        raw(1, |source| digest.prepare(source, &closed(vec![blur.clone().into()])));
+    }
+    digest.finish()
+}
+
+fn warping_without_color() -> Ability {
+    let mut digest = Digest::of(AbilityNumber::EDGES);
+    let (interpolation, fill) = (Interpolation::Bilinear, Outside(None));
+    let of = |policy| Operation::from(AutoAugment { policy, interpolation, fill });
+    let mut operations =
+        [AutoAugmentPolicy::ImageNet, AutoAugmentPolicy::Cifar10, AutoAugmentPolicy::Svhn].map(of).to_vec();
+    operations.push(TrivialAugmentWide { num_magnitude_bins: 31, interpolation, fill }.into());
+    operations.push(RandAugment { num_ops: 4, magnitude: 9, num_magnitude_bins: 31, interpolation, fill }.into());
+    for operation in operations {
+        digest.hasher.update(&operation.to_bytes());
+        raw(1, |source| digest.prepare(source, &closed(vec![operation.clone()])));
+    }
+    digest.finish()
+}
+
 /// Returns a pipeline of these operations, whose result has a fixed size.
 fn closed(mut operations: Vec<Operation>) -> Pipeline {
     let pipeline = Pipeline::of(operations.clone());
@@ -169,7 +195,7 @@ pub(super) fn both(ability: Ability, other: Ability) -> Ability {
 }
 
 pub(super) fn compute() -> Vec<Ability> {
-    let mut abilities = vec![rendering(), orienting(), filtering()];
+    let mut abilities = vec![rendering(), orienting(), filtering(), blurring(), warping_without_color()];
     examples::planar(&mut |planar| {
         raw(1, |raw| {
             abilities.extend(Operation::examples().iter().map(|examples| operation(examples, [planar, raw])));

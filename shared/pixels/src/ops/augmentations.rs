@@ -1,4 +1,5 @@
-//! The changes from which RandAugment, TrivialAugmentWide and AutoAugment choose, with torchvision's magnitudes.
+//! The changes from which RandAugment, TrivialAugmentWide, AutoAugment and AugMix choose, with torchvision's
+//! magnitudes.
 
 use super::{Autocontrast, Effects, Equalize, Invert, Jitter, JitterOfWhole, Posterize, Sharpen, Solarize};
 use crate::warp::{Affine, Sampling, Warp};
@@ -94,8 +95,8 @@ pub(super) struct Space {
     rotation: f64,
     /// Of brightness, colour, contrast and sharpness.
     factor: f64,
-    /// Bits that the strongest posterisation drops.
-    posterization: f64,
+    /// Bits that the weakest posterisation keeps, and how many fewer the strongest one keeps.
+    posterization: (f64, f64),
 }
 
 /// The largest distance of a translation.
@@ -112,11 +113,19 @@ impl Space {
         translation: Translation::Share(150.0 / 331.0),
         rotation: 30.0,
         factor: 0.9,
-        posterization: 4.0,
+        posterization: (8.0, 4.0),
     };
+    /// The space of AugMix.
+    pub const OF_AUG_MIX: Self =
+        Self { translation: Translation::Share(1.0 / 3.0), posterization: (4.0, 4.0), ..Self::USUAL };
     /// The space of TrivialAugmentWide.
-    pub const WIDE: Self =
-        Self { shear: 0.99, translation: Translation::Pixels(32.0), rotation: 135.0, factor: 0.99, posterization: 6.0 };
+    pub const WIDE: Self = Self {
+        shear: 0.99,
+        translation: Translation::Pixels(32.0),
+        rotation: 135.0,
+        factor: 0.99,
+        posterization: (8.0, 6.0),
+    };
 
     /// Returns magnitude number `bin` of `bins`, without a sign, for an image of this size. 0 if the change has none.
     pub fn magnitude(&self, of: Augmentation, (width, height): (u32, u32), bin: u32, bins: u32) -> f64 {
@@ -134,8 +143,8 @@ impl Space {
                 share(self.factor)
             }
             Augmentation::Posterize => {
-                let dropped = self.posterization * f64::from(bin) / f64::from(bins - 1);
-                8.0 - dropped.round_ties_even()
+                let (most, fewer) = self.posterization;
+                most - (fewer * f64::from(bin) / f64::from(bins - 1)).round_ties_even()
             }
             Augmentation::Solarize => evenly(255.0, 0.0, bin, bins),
             Augmentation::Identity | Augmentation::AutoContrast | Augmentation::Equalize | Augmentation::Invert => 0.0,
@@ -191,7 +200,7 @@ mod tests {
             else {
                 continue;
             };
-            let sampling = Sampling { interpolation: Interpolation::Nearest, fill: [0; 3] };
+            let sampling = Sampling { interpolation: Interpolation::Nearest, fill: None };
             let mut listed = Listed::of((SIDE, SIDE));
             named(name).add(magnitude.parse().unwrap(), sampling, &mut listed);
             let (_, found) = listed.effects.into_iter().fold(((SIDE, SIDE), image.clone()), alone);

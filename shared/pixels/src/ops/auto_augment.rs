@@ -5,7 +5,8 @@ use super::augmentations::Augmentation::{
     Solarize, TranslateX, TranslateY,
 };
 use super::augmentations::Space;
-use super::{Effects, Fill, Operate};
+use super::first_form::{FirstForm, keep_first_form};
+use super::{Effects, Fill, Operate, Outside};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::warp::{Interpolation, Sampling};
@@ -17,7 +18,7 @@ const BINS: u32 = 10;
 /// Draws one of 25 pairs of changes that were found to suit a dataset. Each change of a pair has a probability and a
 /// magnitude of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct AutoAugment {
     /// The pairs of changes.
     #[serde(default)]
@@ -25,9 +26,9 @@ pub struct AutoAugment {
     /// How a value is made from the pixels around a place.
     #[serde(default = "nearest")]
     pub interpolation: Interpolation,
-    /// Colour of the pixels outside the image.
-    #[serde(default)]
-    pub fill: Fill,
+    /// Colour of the pixels outside the image, or none.
+    #[serde(default = "black")]
+    pub fill: Outside,
 }
 
 fn nearest() -> Interpolation {
@@ -58,11 +59,43 @@ impl AutoAugmentPolicy {
     }
 }
 
+fn black() -> Outside {
+    Outside::BLACK
+}
+
+keep_first_form!(AutoAugment);
+
+impl FirstForm for AutoAugment {
+    type Rest = (Interpolation, Fill);
+
+    fn first(&self) -> Option<(u32, Self::Rest)> {
+        self.fill.0.map(|fill| (self.policy as u32, (self.interpolation, fill)))
+    }
+
+    fn of_first(first: u32, (interpolation, fill): Self::Rest) -> Option<Self> {
+        let policies = [AutoAugmentPolicy::ImageNet, AutoAugmentPolicy::Cifar10, AutoAugmentPolicy::Svhn];
+        let policy = policies.into_iter().find(|&policy| policy as u32 == first)?;
+        Some(Self { policy, interpolation, fill: Outside(Some(fill)) })
+    }
+}
+
 impl Operate for AutoAugment {
     const EXAMPLES: &'static [Self] = &[
-        Self { policy: AutoAugmentPolicy::ImageNet, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) },
-        Self { policy: AutoAugmentPolicy::Cifar10, interpolation: Interpolation::Bilinear, fill: Fill([255, 1, 77]) },
-        Self { policy: AutoAugmentPolicy::Svhn, interpolation: Interpolation::Nearest, fill: Fill([3; 3]) },
+        Self {
+            policy: AutoAugmentPolicy::ImageNet,
+            interpolation: Interpolation::Nearest,
+            fill: Outside(Some(Fill([0; 3]))),
+        },
+        Self {
+            policy: AutoAugmentPolicy::Cifar10,
+            interpolation: Interpolation::Bilinear,
+            fill: Outside(Some(Fill([255, 1, 77]))),
+        },
+        Self {
+            policy: AutoAugmentPolicy::Svhn,
+            interpolation: Interpolation::Nearest,
+            fill: Outside(Some(Fill([3; 3]))),
+        },
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -74,7 +107,7 @@ impl Operate for AutoAugment {
     }
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.color() };
         for (change, magnitude) in self.choose(size, words).into_iter().flatten() {
             change.add(magnitude, sampling, effects);
         }

@@ -24,8 +24,8 @@ impl FirstForm for CenterCrop {
         self.size.side().map(|side| (side, ()))
     }
 
-    fn of_first(size: u32, (): ()) -> Self {
-        Self::to(size)
+    fn of_first(size: u32, (): ()) -> Option<Self> {
+        Some(Self::to(size))
     }
 }
 

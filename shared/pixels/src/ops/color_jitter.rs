@@ -116,7 +116,7 @@ impl<'de, F: Fn(f64) -> Option<[f64; 2]>> Visitor<'de> for NumberOrBounds<F> {
 
 /// One change of all colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Adjustment {
+pub(super) enum Adjustment {
     Brightness(f64),
     Contrast(f64),
     Saturation(f64),
@@ -125,7 +125,7 @@ enum Adjustment {
 
 /// Changes of colours in their order. Each changes a pixel by that pixel alone: contrast is not among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Jitter([Option<Adjustment>; 4]);
+pub struct Jitter(pub(super) [Option<Adjustment>; 4]);
 
 /// Changes of colours in their order. Contrast is among them, and needs the mean of the whole image.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,6 +134,15 @@ pub struct JitterOfWhole(Jitter);
 impl Jitter {
     const fn one(adjustment: Adjustment) -> Self {
         Self([Some(adjustment), None, None, None])
+    }
+
+    /// Adds these changes as one effect, which needs the whole image if the contrast is among them.
+    pub(super) fn add_to(self, effects: &mut impl Effects) {
+        if self.0.iter().flatten().any(|adjustment| matches!(adjustment, Adjustment::Contrast(_))) {
+            effects.add(JitterOfWhole(self));
+        } else if self.0 != [None; 4] {
+            effects.add(self);
+        }
     }
 
     /// Returns the change of the brightness alone.
@@ -148,10 +157,36 @@ impl Jitter {
 }
 
 impl JitterOfWhole {
+    /// Returns the changes in their order.
+    #[cfg(test)]
+    pub(super) fn steps(self) -> [Option<Adjustment>; 4] {
+        self.0.0
+    }
+
     /// Returns the change of the contrast alone.
     pub fn contrast(factor: f64) -> Self {
         Self(Jitter::one(Adjustment::Contrast(factor)))
     }
+}
+
+/// Checks the bounds of all changes.
+pub(super) fn check_bounds(
+    brightness: Factor,
+    contrast: Factor,
+    saturation: Factor,
+    HueTurn([low, high]): HueTurn,
+) -> Result<(), String> {
+    for (name, Factor([low, high])) in [("brightness", brightness), ("contrast", contrast), ("saturation", saturation)]
+    {
+        // Comparisons with NaN are false.
+        if !(0.0 <= low && low <= high && high <= FACTOR_MAX) {
+            return Err(format!("{name} [{low}, {high}] is not a range within [0, {FACTOR_MAX}]"));
+        }
+    }
+    if -0.5 <= low && low <= high && high <= 0.5 {
+        return Ok(());
+    }
+    Err(format!("hue [{low}, {high}] is not a range within [-0.5, 0.5]"))
 }
 
 impl ColorJitter {
@@ -178,18 +213,7 @@ impl Operate for ColorJitter {
     ];
 
     fn check(&self) -> Result<(), String> {
-        let factors = [("brightness", self.brightness), ("contrast", self.contrast), ("saturation", self.saturation)];
-        for (name, Factor([low, high])) in factors {
-            // Comparisons with NaN are false.
-            if !(0.0 <= low && low <= high && high <= FACTOR_MAX) {
-                return Err(format!("{name} [{low}, {high}] is not a range within [0, {FACTOR_MAX}]"));
-            }
-        }
-        let HueTurn([low, high]) = self.hue;
-        if -0.5 <= low && low <= high && high <= 0.5 {
-            return Ok(());
-        }
-        Err(format!("hue [{low}, {high}] is not a range within [-0.5, 0.5]"))
+        check_bounds(self.brightness, self.contrast, self.saturation, self.hue)
     }
 
     fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
@@ -209,16 +233,11 @@ impl Operate for ColorJitter {
             (saturation != 1.0).then_some(Adjustment::Saturation(saturation)),
             (hue != 0.0).then_some(Adjustment::Hue(hue)),
         ];
-        let needs_mean = steps[1].is_some();
         // Fisher and Yates: each order is as likely as any other.
         for last in (1..steps.len()).rev() {
             steps.swap(last, words.below(last as u64 + 1) as usize);
         }
-        if needs_mean {
-            effects.add(JitterOfWhole(Jitter(steps)));
-        } else {
-            effects.add(Jitter(steps));
-        }
+        Jitter(steps).add_to(effects);
         Ok(())
     }
 }

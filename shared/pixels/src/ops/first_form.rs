@@ -1,28 +1,28 @@
 //! Parameters that came after the first version, in the binary encoding of plans and programs.
 //!
 //! Plans of the first version name operations with fewer parameters, and the digest of a program is made from its
-//! bytes. So an operation whose later parameters have their defaults keeps its first encoding: its size, and the rest.
-//! Any other one begins with a number that is no size, and all parameters follow.
+//! bytes. So an operation whose later parameters have their defaults keeps its first encoding: a number, such as its
+//! size, and the rest. Any other one begins with a number that is no such number, and all parameters follow.
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What stands in place of a size.
+/// What stands in place of the first number.
 const NO_SIZE: u32 = u32::MAX;
 
 /// An operation with parameters that came after the first version.
 pub(super) trait FirstForm: Sized {
-    /// The parameters of the first version besides the size.
+    /// The parameters of the first version besides the first one.
     type Rest: Serialize + for<'de> Deserialize<'de>;
 
     /// Returns the parameters of the first version, if all others have their defaults.
     fn first(&self) -> Option<(u32, Self::Rest)>;
 
-    /// Returns the operation with these parameters of the first version.
-    fn of_first(size: u32, rest: Self::Rest) -> Self;
+    /// Returns the operation with these parameters of the first version. `None` if `first` is no such parameter.
+    fn of_first(first: u32, rest: Self::Rest) -> Option<Self>;
 }
 
 /// All parameters, as serde derives their encoding.
@@ -71,7 +71,9 @@ where
         if size == NO_SIZE {
             return Ok(parameters.next_element::<Whole<O>>()?.ok_or_else(|| missing(1))?.0);
         }
-        Ok(O::of_first(size, parameters.next_element()?.ok_or_else(|| missing(1))?))
+        let rest = parameters.next_element()?.ok_or_else(|| missing(1))?;
+        let unknown = || A::Error::invalid_value(Unexpected::Unsigned(size.into()), &"a parameter of an operation");
+        O::of_first(size, rest).ok_or_else(unknown)
     }
 }
 

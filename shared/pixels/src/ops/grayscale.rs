@@ -20,7 +20,10 @@ impl Operate for Grayscale {
     fn check(&self) -> Result<(), String> {
         match self.num_output_channels {
             3 => Ok(()),
-            channels => Err(format!("num_output_channels is {channels}, but prepared samples have 3 channels: say 3")),
+            channels => Err(format!(
+                "num_output_channels is {channels}, but prepared samples have 3 channels: say 3, and use one \
+             channel of the batches"
+            )),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::{SIDE_MAX, check_side};
 use crate::geometry::Border;
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -142,6 +143,78 @@ impl<'de> Deserialize<'de> for Fill {
             Numbers::List(&[red, green, blue]) => Some(Self([value(red)?, value(green)?, value(blue)?])),
             Numbers::List(_) => None,
         })
+    }
+}
+
+/// Colour of the pixels outside an image, or none: see [`Sampling::fill`](crate::warp::Sampling). In a description, a
+/// colour is a [`Fill`], and the word `none` stands for no colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside(pub Option<Fill>);
+
+/// Word that stands for no colour.
+const NONE: &str = "none";
+
+impl Outside {
+    /// Black.
+    pub(super) const BLACK: Self = Self(Some(Fill([0; 3])));
+
+    /// Returns the colour as a warp has it.
+    pub(super) fn color(self) -> Option<[u8; 3]> {
+        self.0.map(|Fill(color)| color)
+    }
+}
+
+impl Serialize for Outside {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            color if !serializer.is_human_readable() => color.serialize(serializer),
+            Some(color) => color.serialize(serializer),
+            None => NONE.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Outside {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        deserializer.deserialize_any(ColorOrNone)
+    }
+}
+
+struct ColorOrNone;
+
+impl<'de> Visitor<'de> for ColorOrNone {
+    type Value = Outside;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 0 to 255, three of them, or \"{NONE}\"")
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Outside, E> {
+        Fill::deserialize(number.into_deserializer()).map(|color| Outside(Some(color)))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Outside, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Outside, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, channels: A) -> Result<Outside, A::Error> {
+        Fill::deserialize(SeqAccessDeserializer::new(channels)).map(|color| Outside(Some(color)))
+    }
+
+    /// Python's and JSON's word for none.
+    fn visit_unit<E: Error>(self) -> Result<Outside, E> {
+        Ok(Outside(None))
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Outside, E> {
+        if word == NONE { Ok(Outside(None)) } else { Err(E::invalid_value(Unexpected::Str(word), &self)) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! torchvision's `RandAugment`.
 
 use super::augmentations::{Augmentation, Space, check_bins};
-use super::{Effects, Fill, Operate};
+use super::first_form::{FirstForm, keep_first_form};
+use super::{Effects, Fill, Operate, Outside};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::warp::{Interpolation, Sampling};
@@ -12,7 +13,7 @@ const OPS_MAX: u32 = 16;
 
 /// Makes several changes, one after the other, each chosen at random from fourteen, all of the same magnitude.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RandAugment {
     /// Number of changes, at most 16.
     #[serde(default = "default_ops")]
@@ -26,9 +27,9 @@ pub struct RandAugment {
     /// How a value is made from the pixels around a place.
     #[serde(default = "nearest")]
     pub interpolation: Interpolation,
-    /// Colour of the pixels outside the image.
-    #[serde(default)]
-    pub fill: Fill,
+    /// Colour of the pixels outside the image, or none.
+    #[serde(default = "black")]
+    pub fill: Outside,
 }
 
 fn default_ops() -> u32 {
@@ -47,6 +48,25 @@ fn nearest() -> Interpolation {
     Interpolation::Nearest
 }
 
+fn black() -> Outside {
+    Outside::BLACK
+}
+
+keep_first_form!(RandAugment);
+
+impl FirstForm for RandAugment {
+    type Rest = (u32, u32, Interpolation, Fill);
+
+    fn first(&self) -> Option<(u32, Self::Rest)> {
+        self.fill.0.map(|fill| (self.num_ops, (self.magnitude, self.num_magnitude_bins, self.interpolation, fill)))
+    }
+
+    fn of_first(first: u32, (magnitude, num_magnitude_bins, interpolation, fill): Self::Rest) -> Option<Self> {
+        let fill = Outside(Some(fill));
+        Some(Self { num_ops: first, magnitude, num_magnitude_bins, interpolation, fill })
+    }
+}
+
 impl Operate for RandAugment {
     const EXAMPLES: &'static [Self] = &[
         Self {
@@ -54,14 +74,14 @@ impl Operate for RandAugment {
             magnitude: 9,
             num_magnitude_bins: 31,
             interpolation: Interpolation::Nearest,
-            fill: Fill([0; 3]),
+            fill: Outside(Some(Fill([0; 3]))),
         },
         Self {
             num_ops: 8,
             magnitude: 7,
             num_magnitude_bins: 10,
             interpolation: Interpolation::Bilinear,
-            fill: Fill([128, 0, 255]),
+            fill: Outside(Some(Fill([128, 0, 255]))),
         },
     ];
 
@@ -82,7 +102,7 @@ impl Operate for RandAugment {
     }
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.color() };
         for _ in 0..self.num_ops {
             let (change, magnitude) = self.choose(size, words);
             change.add(magnitude, sampling, effects);
@@ -143,6 +163,26 @@ mod tests {
         let several: Vec<u32> = (0..100).map(|sample_id| effects(16, sample_id)).collect();
         assert!(several.iter().all(|&count| (9..=16).contains(&count)), "{several:?}");
         assert!(several.iter().sum::<u32>() > 1430 && several.contains(&16), "{several:?}");
+    }
+
+    #[test]
+    fn a_fill_is_a_colour_or_none_in_every_format() {
+        let read = |text: &str| toml::from_str::<RandAugment>(text).map(|operation| operation.fill);
+        assert_eq!(read("").unwrap(), Outside::BLACK);
+        assert_eq!(read("fill = 7").unwrap(), Outside(Some(Fill([7; 3]))));
+        assert_eq!(read("fill = [7, 8, 9]").unwrap(), Outside(Some(Fill([7, 8, 9]))));
+        assert_eq!(read("fill = 'none'").unwrap(), Outside(None));
+        assert!(read("fill = 'black'").unwrap_err().to_string().contains("three of them, or \"none\""));
+        let open = RandAugment { fill: Outside(None), ..default() };
+        assert_eq!(toml::from_str::<RandAugment>(&toml::to_string(&open).unwrap()).unwrap(), open);
+        assert_eq!(serde_json::from_str::<RandAugment>("{\"fill\": null}").unwrap(), open);
+        let codec = bincode::config::standard().with_little_endian().with_fixed_int_encoding();
+        for (operation, first) in [(open, u32::MAX), (default(), 2)] {
+            let bytes = Operation::from(operation.clone()).to_bytes();
+            assert_eq!(bytes[4..8], first.to_le_bytes());
+            let read = bincode::serde::decode_from_slice::<Operation, _>(&bytes, codec).unwrap();
+            assert_eq!(read, (operation.into(), bytes.len()));
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Operate for RandomAdjustSharpness {
 
 impl MakeArea for Sharpen {
     fn needs(&self, made: Rect, size: (u32, u32)) -> Rect {
-        made.with_margin(1, size)
+        made.with_margins([1, 1], size)
     }
 
     fn make(

@@ -99,7 +99,7 @@ impl Operate for RandomAffine {
             (between(x_low, x_high), between(y_low, y_high))
         });
         let affine = Affine { angle, translate, scale, shear, center: self.center.map(<(f64, f64)>::from) };
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) };
         effects.add(Warp::affine(size, &affine, sampling));
         Ok(())
     }

@@ -42,8 +42,8 @@ impl FirstForm for RandomCrop {
         (*self == Self::padded(side, padding)).then_some((side, padding))
     }
 
-    fn of_first(size: u32, padding: u32) -> Self {
-        Self::padded(size, padding)
+    fn of_first(size: u32, padding: u32) -> Option<Self> {
+        Some(Self::padded(size, padding))
     }
 }
 

@@ -241,7 +241,7 @@ impl MakeArea for Erase {
 }
 
 /// Returns the random word of a pixel: the output of splitmix64 after `number` steps from `seed`.
-fn hash(seed: u64, number: u64) -> u64 {
+pub(super) fn hash(seed: u64, number: u64) -> u64 {
     let state = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

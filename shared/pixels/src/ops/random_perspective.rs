@@ -69,7 +69,7 @@ impl Operate for RandomPerspective {
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         if words.uniform() < self.p {
-            let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+            let sampling = Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) };
             if let Some(warp) = Warp::perspective(size, self.corners(size, words), sampling) {
                 effects.add(warp);
             }

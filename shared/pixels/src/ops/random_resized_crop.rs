@@ -77,8 +77,8 @@ impl FirstForm for RandomResizedCrop {
         Some((side, [self.scale, self.ratio]))
     }
 
-    fn of_first(size: u32, [scale, ratio]: Self::Rest) -> Self {
-        Self::within(size, scale, ratio)
+    fn of_first(size: u32, [scale, ratio]: Self::Rest) -> Option<Self> {
+        Some(Self::within(size, scale, ratio))
     }
 }
 

@@ -59,7 +59,7 @@ impl Operate for RandomRotation {
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let angle = between(words.uniform(), self.degrees.0);
-        let sampling = Sampling { interpolation: self.interpolation, fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation, fill: Some(self.fill.0) };
         effects.add(Warp::rotation(size, angle, self.expand, self.center.map(<(f64, f64)>::from), sampling));
         Ok(())
     }

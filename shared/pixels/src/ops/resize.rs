@@ -77,8 +77,8 @@ impl FirstForm for Resize {
         }
     }
 
-    fn of_first(size: u32, (): ()) -> Self {
-        Self::to(size)
+    fn of_first(size: u32, (): ()) -> Option<Self> {
+        Some(Self::to(size))
     }
 }
 

@@ -12,6 +12,7 @@ const BEGINNING: &str = r#""""The operations of a pipeline. Names, parameters an
 The Rust library's operations make this file: `DDLP_UPDATE=1 cargo test -p ddlp-pixels python` writes it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 "#;
 
@@ -66,8 +67,12 @@ fn described(examples: &[Operation]) -> (String, Vec<String>) {
             serde_json::from_value::<Operation>(tagged)
         };
         let forms = all.iter().flat_map(|parameters| forms(&parameters[name]));
-        let mut types: Vec<String> =
-            forms.filter(|form| read(Some(form.clone())).is_ok()).map(|form| annotation(&form)).collect();
+        let mut taken: Vec<Value> = forms.filter(|form| read(Some(form.clone())).is_ok()).collect();
+        if taken.iter().any(is_long) {
+            // Of any length.
+            taken.retain(|form| !form.is_array() || is_long(form));
+        }
+        let mut types: Vec<String> = taken.iter().map(annotation).collect();
         types.sort_by_key(|annotation| annotation == "None");
         let mut seen = HashSet::new();
         types.retain(|annotation| seen.insert(annotation.clone()));
@@ -91,10 +96,18 @@ fn tagged(operation: &Operation) -> (String, Value) {
     }
 }
 
+/// Length of a list that only parameters take that are lists of any length.
+const LONG: usize = 5;
+
+fn is_long(form: &Value) -> bool {
+    form.as_array().is_some_and(|list| list.len() == LONG)
+}
+
 /// Returns the forms that a parameter may have whose value in an example is this one: a number or lists of numbers, and
 /// no value at all. Numbers are ones.
 fn forms(value: &Value) -> Vec<Value> {
     let one = match value {
+        Value::Array(values) if values[0].is_object() => return vec![value.clone()],
         Value::Array(values) => &values[0],
         value => value,
     };
@@ -103,7 +116,7 @@ fn forms(value: &Value) -> Vec<Value> {
         Value::Number(_) => 1.into(),
         other => return vec![other.clone(), Value::Null],
     };
-    let lists = [2, 3, 4].map(|length| Value::Array(vec![one.clone(); length]));
+    let lists = [2, 3, 4, LONG].map(|length| Value::Array(vec![one.clone(); length]));
     [one].into_iter().chain(lists).chain([Value::Null]).collect()
 }
 
@@ -112,6 +125,8 @@ fn annotation(value: &Value) -> String {
         Value::Null => "None".into(),
         Value::Bool(_) => "bool".into(),
         Value::String(_) => "str".into(),
+        Value::Array(values) if values[0].is_object() => "\"Sequence[Operation]\"".into(),
+        Value::Array(values) if values.len() == LONG => format!("Sequence[{}]", annotation(&values[0])),
         Value::Array(values) => format!("tuple[{}]", listed(values, annotation)),
         Value::Number(number) if number.is_f64() => "float".into(),
         Value::Number(_) => "int".into(),

@@ -202,7 +202,7 @@ impl TimmRandAugment {
         let magnitude = if has_sign && words.below(2) == 1 { -magnitude } else { magnitude };
         // timm's factors are at least 0.1 where they may fall below 1.
         let magnitude = if is_factor && self.increasing { magnitude.max(0.1 - 1.0) } else { magnitude };
-        let sampling = Sampling { interpolation: self.interpolation(change, words), fill: self.fill.0 };
+        let sampling = Sampling { interpolation: self.interpolation(change, words), fill: Some(self.fill.0) };
         let size = effects.size();
         let moved = |translate| Warp::affine(size, &Affine { translate, ..Affine::default() }, sampling);
         match change {

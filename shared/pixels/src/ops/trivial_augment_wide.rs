@@ -1,7 +1,8 @@
 //! torchvision's `TrivialAugmentWide`.
 
 use super::augmentations::{Augmentation, Space, check_bins};
-use super::{Effects, Fill, Operate};
+use super::first_form::{FirstForm, keep_first_form};
+use super::{Effects, Fill, Operate, Outside};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::warp::{Interpolation, Sampling};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Makes one change, chosen at random from fourteen, of random magnitude.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct TrivialAugmentWide {
     /// Number of magnitudes, from 2 to 1000.
     #[serde(default = "default_bins")]
@@ -17,9 +18,9 @@ pub struct TrivialAugmentWide {
     /// How a value is made from the pixels around a place.
     #[serde(default = "nearest")]
     pub interpolation: Interpolation,
-    /// Colour of the pixels outside the image.
-    #[serde(default)]
-    pub fill: Fill,
+    /// Colour of the pixels outside the image, or none.
+    #[serde(default = "black")]
+    pub fill: Outside,
 }
 
 fn default_bins() -> u32 {
@@ -30,10 +31,28 @@ fn nearest() -> Interpolation {
     Interpolation::Nearest
 }
 
+fn black() -> Outside {
+    Outside::BLACK
+}
+
+keep_first_form!(TrivialAugmentWide);
+
+impl FirstForm for TrivialAugmentWide {
+    type Rest = (Interpolation, Fill);
+
+    fn first(&self) -> Option<(u32, Self::Rest)> {
+        self.fill.0.map(|fill| (self.num_magnitude_bins, (self.interpolation, fill)))
+    }
+
+    fn of_first(first: u32, (interpolation, fill): Self::Rest) -> Option<Self> {
+        Some(Self { num_magnitude_bins: first, interpolation, fill: Outside(Some(fill)) })
+    }
+}
+
 impl Operate for TrivialAugmentWide {
     const EXAMPLES: &'static [Self] = &[
-        Self { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) },
-        Self { num_magnitude_bins: 4, interpolation: Interpolation::Bilinear, fill: Fill([9, 99, 199]) },
+        Self { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Outside(Some(Fill([0; 3]))) },
+        Self { num_magnitude_bins: 4, interpolation: Interpolation::Bilinear, fill: Outside(Some(Fill([9, 99, 199]))) },
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -46,7 +65,7 @@ impl Operate for TrivialAugmentWide {
 
     fn draw(&self, size: (u32, u32), words: &mut impl Words, effects: &mut impl Effects) -> Result<(), PixelError> {
         let (change, magnitude) = self.choose(size, words);
-        change.add(magnitude, Sampling { interpolation: self.interpolation, fill: self.fill.0 }, effects);
+        change.add(magnitude, Sampling { interpolation: self.interpolation, fill: self.fill.color() }, effects);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
 use crate::resize::Resizing;
-use crate::steps::{Change, Step, Steps};
+use crate::steps::{Change, Drawing, Step, Steps};
 use crate::warp::Warp;
 
 /// What a pipeline does to one image. Reuses its memory from image to image.
@@ -34,6 +34,13 @@ impl PassPlan {
         plan(&self.steps, &mut self.passes);
         self.size = Some(size);
         Ok(())
+    }
+
+    /// Plans the passes for the effects that `add` adds to an image of this size.
+    pub fn of_effects(&mut self, size: (u32, u32), add: impl FnOnce(&mut Drawing<'_>)) {
+        add(&mut self.steps.of(size));
+        plan(&self.steps, &mut self.passes);
+        self.size = Some(size);
     }
 
     /// Returns the changes of values of a pass.

@@ -8,11 +8,12 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::CropInterpolation;
 use crate::ops::{
-    AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, Fill, Filling, GaussianBlur, Grayscale,
-    Operation, Pad, PadTo, Padding, PaddingMode, Piece, RandAugment, RandomAdjustSharpness, RandomAffine,
-    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert,
-    RandomPerspective, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize,
-    ResizeTo, Shear, Size, TrivialAugmentWide,
+    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Degrees, Effect, ElasticTransform, Fill, Filling,
+    GaussianBlur, GaussianNoise, Grayscale, Jpeg, Kernel, Operation, Outside, Pad, PadTo, Padding, PaddingMode, Pair,
+    Piece, Quality, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize,
+    RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective, RandomPosterize,
+    RandomResizedCrop, RandomRotation, RandomSolarize, RandomVerticalFlip, Resize, ResizeTo, Shear, Size,
+    TrivialAugmentWide,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::{Resampling, Resizing};
@@ -72,7 +73,8 @@ pub(crate) fn alone((size, mut pixels): Image, effect: Effect) -> Image {
         }
         Effect::Area(area) => {
             let mut out = vec![0; pixels.len()];
-            let mut scratch = Scratch { limits: Limits::default(), memory: &mut Vec::new() };
+            let (memory, branch) = (&mut Vec::new(), &mut Branch::default());
+            let mut scratch = Scratch { limits: Limits::default(), memory, branch };
             area.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut scratch, &mut out).unwrap();
             (size, out)
         }
@@ -157,15 +159,25 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(Grayscale { num_output_channels: 3 }.into()),
         Just(RandomEqualize { p: 0.5 }.into()),
         (0u32..31, any::<[u8; 3]>(), interpolation()).prop_map(|(magnitude, fill, interpolation)| {
-            RandAugment { num_ops: 3, magnitude, num_magnitude_bins: 31, interpolation, fill: Fill(fill) }.into()
+            RandAugment {
+                num_ops: 3,
+                magnitude,
+                num_magnitude_bins: 31,
+                interpolation,
+                fill: Outside(Some(Fill(fill))),
+            }
+            .into()
+        }),
+        (1i32..4, any::<bool>(), interpolation()).prop_map(|(chain_depth, all_ops, interpolation)| {
+            AugMix { chain_depth, all_ops, interpolation, ..AugMix::usual() }.into()
         }),
         Just(
-            TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Nearest, fill: Fill([9; 3]) }
+            TrivialAugmentWide { num_magnitude_bins: 31, interpolation: Interpolation::Bilinear, fill: Outside(None) }
                 .into()
         ),
         prop_oneof![Just(AutoAugmentPolicy::ImageNet), Just(AutoAugmentPolicy::Cifar10), Just(AutoAugmentPolicy::Svhn)]
             .prop_map(|policy| {
-                AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Fill([0; 3]) }.into()
+                AutoAugment { policy, interpolation: Interpolation::Nearest, fill: Outside(Some(Fill([0; 3]))) }.into()
             }),
         (0.0..3.0f64).prop_map(|sharpness_factor| RandomAdjustSharpness { sharpness_factor, p: 0.5 }.into()),
         prop_oneof![Just(Filling::Random), any::<[u8; 3]>().prop_map(|color| Filling::Color(Fill(color)))]
@@ -178,7 +190,15 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         (interpolation(), 0.0..1.0f64).prop_map(|(interpolation, distortion_scale)| {
             RandomPerspective { distortion_scale, p: 0.7, interpolation, fill: Fill([7; 3]) }.into()
         }),
-        (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
+        any::<bool>().prop_map(|clip| GaussianNoise { mean: 0.1, sigma: 0.1, clip }.into()),
+        (1u32..=100).prop_map(|quality| Jpeg { quality: Quality([quality; 2]) }.into()),
+        (interpolation(), any::<bool>()).prop_map(|(interpolation, is_smooth)| {
+            let sigma = Pair([if is_smooth { 0.2 } else { 0.0 }; 2]);
+            ElasticTransform { alpha: Pair([20.0, 9.0]), sigma, interpolation, fill: Fill([3, 4, 5]) }.into()
+        }),
+        (0u32..4, 0u32..4).prop_map(|(x, y)| {
+            GaussianBlur { kernel_size: Kernel([2 * x + 1, 2 * y + 1]), sigma: [0.3, 2.0] }.into()
+        }),
     ]
 }
 

@@ -5,7 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::{Interpolation, Warp};
+use super::{Interpolation, Sampling, Warp};
 use crate::geometry::Rect;
 use crate::level::{Level, for_levels};
 
@@ -100,20 +100,62 @@ fn make_rows(warp: &Warp, from: View<'_>, made: Rect, out: &mut [u8]) {
 /// Places in the image, in units of a part of a pixel.
 type Places<const COUNT: usize, Place> = [[Place; COUNT]; 2];
 
+for_levels! {
+    /// Makes a rectangle of an image whose pixels come from other places: at distances along x and y from their own,
+    /// which are given for all pixels of the image.
+    displace = displace_rows(from: View<'_>, distances: [&[f32]; 2], sampling: Sampling, made: Rect, out: &mut [u8])
+}
+
+#[inline(always)]
+fn displace_rows(from: View<'_>, distances: [&[f32]; 2], sampling: Sampling, made: Rect, out: &mut [u8]) {
+    let mut places = [[0; BLOCK]; 2];
+    let (width, height) = from.size;
+    let scale = scale_of(sampling.interpolation);
+    let most = [width, height].map(|length| f64::from(length) + 1.0);
+    for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
+        for (first, pixels) in (made.x..).step_by(BLOCK).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
+            let start = y as usize * width as usize + first as usize;
+            let [of_x, of_y] = distances.map(|distances| &distances[start..][..pixels.len()]);
+            for (at, (&along_x, &along_y)) in of_x.iter().zip(of_y).enumerate() {
+                let place = [f64::from(first + at as u32) + f64::from(along_x), f64::from(y) + f64::from(along_y)];
+                places[0][at] = i64::rounded(within(place[0], most[0]) * scale);
+                places[1][at] = i64::rounded(within(place[1], most[1]) * scale);
+            }
+            pixels_at(&from, &places, sampling, pixels);
+        }
+    }
+}
+
+/// Returns the units of a place in a pixel.
+#[inline(always)]
+fn scale_of(interpolation: Interpolation) -> f64 {
+    if interpolation == Interpolation::Nearest { 1.0 } else { ONE as f64 }
+}
+
+/// Makes pixels from their places.
+#[inline(always)]
+fn pixels_at(
+    from: &View<'_>,
+    places: &Places<BLOCK, i64>,
+    Sampling { interpolation, fill }: Sampling,
+    out: &mut [[u8; 3]],
+) {
+    // Calls by name, not through a parameter: a function that is passed on is not built for the level.
+    match interpolation {
+        Interpolation::Nearest => nearest(from, places, fill.unwrap_or_default(), out),
+        Interpolation::Bilinear => bilinear(from, places, fill, out),
+        Interpolation::Bicubic => bicubic(from, places, fill.unwrap_or_default(), out),
+    }
+}
+
 #[inline(always)]
 fn make_by<const AFFINE: bool>(warp: &Warp, from: &View<'_>, made: Rect, out: &mut [u8]) {
     let mut places = [[0; BLOCK]; 2];
-    let interpolation = warp.sampling.interpolation;
-    let scale = if interpolation == Interpolation::Nearest { 1.0 } else { ONE as f64 };
+    let scale = scale_of(warp.sampling.interpolation);
     for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
         for (number, pixels) in (0..).zip(row.as_chunks_mut::<3>().0.chunks_mut(BLOCK)) {
             find::<AFFINE, BLOCK, i64>(warp, from.size, (made.x + number * BLOCK as u32, y), scale, &mut places);
-            // Calls by name, not through a parameter: a function that is passed on is not built for the level.
-            match interpolation {
-                Interpolation::Nearest => nearest(from, &places, warp.sampling.fill, pixels),
-                Interpolation::Bilinear => bilinear(from, &places, warp.sampling.fill, pixels),
-                Interpolation::Bicubic => bicubic(from, &places, warp.sampling.fill, pixels),
-            }
+            pixels_at(from, &places, warp.sampling, pixels);
         }
     }
 }
@@ -182,7 +224,7 @@ fn nearest(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], ou
 }
 
 #[inline(always)]
-fn bilinear(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: [u8; 3], out: &mut [[u8; 3]]) {
+fn bilinear(from: &View<'_>, [of_x, of_y]: &Places<BLOCK, i64>, fill: Option<[u8; 3]>, out: &mut [[u8; 3]]) {
     let (mut corners, mut outside) = ([[0; BLOCK]; 4], 0u64);
     for at in 0..out.len() {
         match from.corners(of_x[at] >> PLACE_BITS, of_y[at] >> PLACE_BITS) {
@@ -235,22 +277,23 @@ fn blend([(left, right), (upper, lower)]: PixelWeights, [upper_row, lower_row]: 
 }
 
 /// Returns the value of a place where some of the four pixels lie outside the image, or at its end. As torchvision does
-/// it: the image is blended with black there, and the result with the fill colour, by the same weight.
-fn at_edge(from: &View<'_>, place: [i64; 2], fill: [u8; 3]) -> [u8; 3] {
+/// it: the image is blended with black there, and the result with the fill colour, if there is one, by the same weight.
+fn at_edge(from: &View<'_>, place: [i64; 2], fill: Option<[u8; 3]>) -> [u8; 3] {
     let [x, y] = place.map(|place| place >> PLACE_BITS);
     if !(-1..i64::from(from.size.0)).contains(&x) || !(-1..i64::from(from.size.1)).contains(&y) {
-        return fill;
+        return fill.unwrap_or_default();
     }
     let weights = place.map(|place| (place & (ONE - 1)) as u32).map(|part| (ONE as u32 - part, part));
     let rows = [y, y + 1].map(|y| [x, x + 1].map(|x| from.pixel(x, y, [0; 3])));
     let sums = blend(weights, [rows[0].as_flattened(), rows[1].as_flattened()]);
+    let one = 1u64 << (2 * PLACE_BITS);
+    let Some(fill) = fill else { return sums.map(|sum| ((u64::from(sum) + one / 2) / one) as u8) };
     let [across, down] = weights;
     let inside = |x: i64, y: i64, weight: u32| if from.has(x, y) { u64::from(weight) } else { 0 };
     let inside = inside(x, y, across.0 * down.0)
         + inside(x + 1, y, across.1 * down.0)
         + inside(x, y + 1, across.0 * down.1)
         + inside(x + 1, y + 1, across.1 * down.1);
-    let one = 1u64 << (2 * PLACE_BITS);
     std::array::from_fn(|channel| {
         let sum = u64::from(sums[channel]) * inside + u64::from(fill[channel]) * (one - inside) * one;
         ((sum + one * one / 2) / (one * one)) as u8

@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::rows::{Band, ImageRows, Interleaved, Sink};
 use crate::synthetic;
 
-const BILINEAR: Sampling = Sampling { interpolation: Interpolation::Bilinear, fill: [200, 100, 50] };
+const BILINEAR: Sampling = Sampling { interpolation: Interpolation::Bilinear, fill: Some([200, 100, 50]) };
 const BICUBIC: Sampling = Sampling { interpolation: Interpolation::Bicubic, ..BILINEAR };
 const NEAREST: Sampling = Sampling { interpolation: Interpolation::Nearest, ..BILINEAR };
 
@@ -67,7 +67,7 @@ fn defined(warp: &Warp, size: (u32, u32), pixels: &[u8], (x, y): (u32, u32)) -> 
         let first = if inside(x, y) { (y as usize * size.0 as usize + x as usize) * 3 } else { 0 };
         std::array::from_fn(|channel| if inside(x, y) { pixels[first + channel] } else { outside[channel] }.into())
     };
-    let fill = warp.sampling.fill;
+    let fill = warp.sampling.fill.unwrap_or_default();
     match warp.sampling.interpolation {
         Interpolation::Nearest => {
             let tie = |place: f64| (place - place.floor() - 0.5).abs() < 1e-6;
@@ -198,7 +198,7 @@ fn all_vector_instructions_make_the_same_of_random_warps() {
         if seed % 2 == 1 {
             matrix[2] = [next() * 0.02, next() * 0.02, 0.7 + next() * 0.5];
         }
-        let warp = Warp { size: result, matrix, sampling: Sampling { fill, ..BILINEAR } };
+        let warp = Warp { size: result, matrix, sampling: Sampling { fill: Some(fill), ..BILINEAR } };
         let expected = part_by(Level::Base, &warp, size, &pixels, whole(result));
         for level in Level::tested() {
             let found = part_by(level, &warp, size, &pixels, whole(result));
@@ -279,7 +279,7 @@ fn turns_and_shifts_by_whole_pixels_move_pixels_only() {
         let expected: Vec<_> = (0..4).flat_map(|y| (0..8).map(move |x| pixel(7 - x, 3 - y))).collect();
         assert_eq!(warped(&half, size, &pixels), expected.as_flattened());
         let shift = Warp::affine(size, &Affine { translate: (2.0, -1.0), ..Affine::default() }, sampling);
-        let moved = |x: u32, y: u32| if x >= 2 && y < 3 { pixel(x - 2, y + 1) } else { sampling.fill };
+        let moved = |x: u32, y: u32| if x >= 2 && y < 3 { pixel(x - 2, y + 1) } else { sampling.fill.unwrap() };
         let expected: Vec<_> = (0..4).flat_map(|y| (0..8).map(move |x| moved(x, y))).collect();
         assert_eq!(warped(&shift, size, &pixels), expected.as_flattened());
     }
@@ -340,7 +340,7 @@ fn named(name: &str, size: (u32, u32)) -> Warp {
         "bilinear" => Interpolation::Bilinear,
         _ => Interpolation::Bicubic,
     };
-    let sampling = Sampling { interpolation, fill: [words.last().unwrap().parse().unwrap(); 3] };
+    let sampling = Sampling { interpolation, fill: Some([words.last().unwrap().parse().unwrap(); 3]) };
     let parameters = numbers(words[2]);
     match words[0] {
         "rotate" => Warp::rotation(size, parameters[0], words[3] == "1", center(words[4]), sampling),

@@ -128,6 +128,8 @@ def main():
     line("autocontrast", functional.autocontrast(pixels))
     for kernel, sigma in [(1, 1.0), (3, 0.1), (5, 0.7), (9, 1.3), (23, 2.0), (37, 5.0)]:
         line(f"blur:{kernel}:{sigma}", functional.gaussian_blur(pixels, [kernel, kernel], [sigma, sigma]))
+    for x, y, sigma in [(3, 9, 1.3), (15, 1, 2.0)]:
+        line(f"blur:{x}x{y}:{sigma}", functional.gaussian_blur(pixels, [x, y], [sigma, sigma]))
     for factor in [0.0, 0.3, 0.95, 1.4, 3.0]:
         line(f"brightness:{factor}", functional.adjust_brightness(pixels, factor))
         line(f"contrast:{factor}", functional.adjust_contrast(pixels, factor))

@@ -150,7 +150,7 @@ fn an_image_that_an_operation_cannot_take_is_no_fault_of_the_image() {
             "a crop of 9x9 does not fit into an image of 2x3 pixels with a border of 1: set",
         ),
         (
-            GaussianBlur { kernel_size: 5, sigma: [1.0, 1.0] }.into(),
+            GaussianBlur { kernel_size: 5.into(), sigma: [1.0, 1.0] }.into(),
             "an image of 2x3 pixels is too small to be blurred",
         ),
     ] {

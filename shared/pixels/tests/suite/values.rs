@@ -1,9 +1,9 @@
 //! Compares operations on values with torchvision's (golden/values.py).
 
 use ddlp_pixels::ops::{
-    Area, ColorJitter, Effect, Factor, Filling, GaussianBlur, Grayscale, HueTurn, Operation, RandomAdjustSharpness,
-    RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale, RandomInvert, RandomPosterize,
-    RandomSolarize,
+    Area, ColorJitter, Effect, Factor, Filling, GaussianBlur, Grayscale, HueTurn, Kernel, Operation,
+    RandomAdjustSharpness, RandomAutocontrast, RandomCrop, RandomEqualize, RandomErasing, RandomGrayscale,
+    RandomInvert, RandomPosterize, RandomSolarize,
 };
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, Window};
 use std::fmt::Debug;
@@ -67,8 +67,10 @@ fn values_are_torchvisions() {
             "sharpness" => (RandomAdjustSharpness { sharpness_factor: number(&mut words), p: 1.0 }.into(), 1),
             "autocontrast" => (RandomAutocontrast { p: 1.0 }.into(), 1),
             "blur" => {
-                let (kernel_size, sigma) = (number(&mut words), number(&mut words));
-                (GaussianBlur { kernel_size, sigma: [sigma, sigma] }.into(), 1)
+                let (lengths, sigma) = (words.next().unwrap(), number(&mut words));
+                let mut lengths = lengths.split('x').cycle();
+                let kernel_size = [number(&mut lengths), number(&mut lengths)];
+                (GaussianBlur { kernel_size: Kernel(kernel_size), sigma: [sigma, sigma] }.into(), 1)
             }
             "gray" => (RandomGrayscale { p: 1.0 }.into(), 0),
             "solarize" => (RandomSolarize { threshold: number(&mut words), p: 1.0 }.into(), 0),
@@ -82,7 +84,7 @@ fn values_are_torchvisions() {
         }
         kinds += 1;
     }
-    assert_eq!(kinds, 44);
+    assert_eq!(kinds, 46);
 }
 
 #[test]

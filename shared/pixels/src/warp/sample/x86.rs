@@ -62,7 +62,7 @@ impl<'a> Source<'a> {
 #[target_feature(enable = "avx2")]
 pub fn make<const AFFINE: bool>(warp: &Warp, from: &Source<'_>, made: Rect, out: &mut [u8]) {
     let fill = warp.sampling.fill;
-    let filled: Pixels = std::array::from_fn(|at| fill[at % 3]);
+    let filled: Pixels = std::array::from_fn(|at| fill.unwrap_or_default()[at % 3]);
     let mut places = [[0; LANES]; 2];
     for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
         for (x, pixels) in (made.x..).step_by(LANES).zip(row.chunks_mut(3 * LANES)) {
@@ -80,7 +80,13 @@ pub fn make<const AFFINE: bool>(warp: &Warp, from: &Source<'_>, made: Rect, out:
 /// others.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn make_eight(from: &Source<'_>, places: &Places<LANES, i32>, count: usize, fill: [u8; 3], filled: &Pixels) -> Pixels {
+fn make_eight(
+    from: &Source<'_>,
+    places: &Places<LANES, i32>,
+    count: usize,
+    fill: Option<[u8; 3]>,
+    filled: &Pixels,
+) -> Pixels {
     let [of_x, of_y]: [__m256i; 2] = places.map(|places| transmute!(places));
     let [x, y] = [of_x, of_y].map(|places| _mm256_srai_epi32::<{ PLACE_BITS as i32 }>(places));
     let [width, height] = [from.view.size.0, from.view.size.1].map(|length| _mm256_set1_epi32(length as i32));
