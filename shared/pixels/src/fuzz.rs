@@ -12,6 +12,7 @@ use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
 };
 use crate::partial::PartialJpeg;
+use crate::pieces::{self, ScanGroups};
 use crate::pipeline::Pipeline;
 use crate::plan::{PlanMemory, SamplePlan};
 use crate::preparer::Preparer;
@@ -80,6 +81,38 @@ pub fn decode(bytes: &[u8]) {
     if outcomes[0].is_ok() {
         assert!(outs[0] == outs[1], "a pixel was not written");
         assert!(described.is_ok(), "a file that decodes has no header");
+    }
+}
+
+/// Cuts `bytes` into pieces, as a file; and joins them, as pieces.
+///
+/// # Panics
+///
+/// If a file that is cut has other pixels afterwards, or if a file of its first groups has none.
+pub fn pieces(bytes: &[u8]) {
+    let mut preparer = Preparer::new(LIMITS);
+    let pixels = |preparer: &mut Preparer, file: &[u8]| {
+        let mut pixels = Vec::new();
+        preparer.decode(Source::Encoded(file), None, &mut pixels).map(|decoded| (decoded, pixels))
+    };
+    for joined in [pieces::join(bytes, &[]), pieces::join(bytes, bytes)] {
+        let _ = pixels(&mut preparer, &joined);
+    }
+    let Ok(cut) = preparer.cut(bytes, &ScanGroups::each_scan()) else { return };
+    assert_eq!(preparer.cut(&cut.whole(), &ScanGroups::each_scan()).map(|again| again.whole()), Ok(cut.whole()));
+    let source = pixels(&mut preparer, bytes);
+    assert_eq!(pixels(&mut preparer, &cut.whole()), source, "cutting changed the image");
+    if source.is_err() {
+        return;
+    }
+    for groups in 1..=cut.groups() {
+        let prefix = cut.prefix(groups);
+        assert!(pixels(&mut preparer, &prefix).is_ok(), "the first {groups} groups do not decode");
+        let verdict = preparer.inspect(&prefix);
+        assert!(
+            !matches!(verdict, Verdict::Rejected { .. } | Verdict::Repaired { warnings: 1.., .. }),
+            "the first {groups} groups: {verdict:?}"
+        );
     }
 }
 
@@ -190,6 +223,18 @@ mod tests {
                 stored.as_ref() == Some(seed),
                 "{target}/{name} is outdated: run the example checkpoint_seeds to write it again"
             );
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_images_and_what_is_like_them_are_cut_or_not() {
+        for image in IMAGES {
+            pieces(image);
+            for at in (2..image.len()).step_by(37) {
+                let mut damaged = image.to_vec();
+                damaged[at] ^= 1 << (at % 8);
+                pieces(&damaged);
+            }
         }
     }
 

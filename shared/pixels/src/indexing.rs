@@ -7,7 +7,7 @@ use crate::error::PixelError;
 use crate::info::{Format, JpegInfo};
 use crate::jpeg;
 use crate::jpeg::baseline::{BaselineDecoder, Checkpoints};
-use crate::jpeg::ffi::{Extent, Object};
+use crate::jpeg::ffi::{Extent, Object, Script};
 use crate::large;
 use crate::limits::Limits;
 use crate::orientation;
@@ -153,7 +153,7 @@ fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>
     let bytes = opened.header.coefficient_bytes;
     limits.check_memory(bytes)?;
     let _turn = large::turn(bytes);
-    opened.into_coefficients(Extent::Whole)?.rewrite(true)
+    opened.into_coefficients(Extent::Whole)?.rewrite(Script::Sequential)
 }
 
 /// Returns checkpoints as dense as their share of the file allows.

@@ -11,7 +11,7 @@
 
 use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
-use crate::jpeg::ffi::{Block, BlockRow, Coefficients, Extent, Object};
+use crate::jpeg::ffi::{Block, BlockRow, Coefficients, Extent, Object, Script};
 use crate::large;
 use crate::limits::Limits;
 use crate::range;
@@ -131,7 +131,7 @@ fn read_whole(
         return Ok(Findings { warnings, clamped, rewritten: None });
     }
     clamped = clamped.saturating_add(change_blocks(&mut coefficients, range::make_encodable)?);
-    Ok(Findings { warnings, clamped, rewritten: Some(coefficients.rewrite(false)?) })
+    Ok(Findings { warnings, clamped, rewritten: Some(coefficients.rewrite(Script::AsSource)?) })
 }
 
 /// Calls `change` for every block, and returns the number of coefficients changed. Skips components without a scan,

@@ -5,9 +5,10 @@
 //! and from [`draw`]'s own rules. An [`Ability`] lets two machines compare their ways to pixels. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
-//! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
-//! into floats, and [`blend`] mixes images; only the host does that. A [`Field`] describes what comes out: name, kind,
-//! type, layout and shape. The crate reads no files.
+//! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Preparer::cut`] makes pieces of a
+//! progressive JPEG, of which the first ones give the image at a lower fidelity, and [`similarity`] compares images.
+//! [`Normalizer`] turns pixels into floats, and [`blend`] mixes images; only the host does that. A [`Field`] describes
+//! what comes out: name, kind, type, layout and shape. The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats; `pnm` and `bmp` read what Pillow reads otherwise than the `image` crate), `plan` (what is read of a
@@ -54,6 +55,7 @@ mod orientation;
 mod panics;
 mod partial;
 mod passes;
+pub mod pieces;
 mod pipeline;
 mod plan;
 mod planar;
@@ -67,6 +69,7 @@ mod rendered;
 mod resize;
 mod row_index;
 mod rows;
+pub mod similarity;
 mod source;
 #[doc(hidden)]
 pub mod stages;
@@ -92,6 +95,7 @@ pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};
 pub use panics::silence_decoder_panics;
 pub use partial::PartialJpeg;
+pub use pieces::{NotCut, Pieces, ScanGroups};
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use plan::{PlanMemory, SamplePlan};
 pub use prefetch::prefetch;

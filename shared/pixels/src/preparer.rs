@@ -16,6 +16,7 @@ use crate::orient::Upright;
 use crate::orientation;
 use crate::partial::PartialJpeg;
 use crate::passes::Passes;
+use crate::pieces::{self, NotCut, Pieces, ScanGroups};
 use crate::pipeline::Pipeline;
 use crate::plan::{PlanMemory, SamplePlan};
 use crate::planar::Planes;
@@ -279,6 +280,12 @@ impl Preparer {
         let indexed = indexing::index_rows(libjpeg, baseline, &mut self.scratch.band, file, self.limits);
         self.trim();
         indexed
+    }
+
+    /// Cuts a JPEG into the pieces of scan groups, or returns the reason why it cannot be cut. A file that is not
+    /// progressive is rewritten from its coefficients. Cuts only files that decode without a warning.
+    pub fn cut(&mut self, file: &[u8], groups: &ScanGroups) -> Result<Pieces, NotCut> {
+        pieces::cut(&mut self.jpeg.libjpeg, file, groups, self.limits)
     }
 
     /// Reads a file's header.

@@ -106,7 +106,7 @@ unsafe extern "C" {
     fn ddlp_rows(jpeg: *mut Raw, out: *mut u8, stride: usize, rows: u32) -> c_int;
     fn ddlp_coefficients(jpeg: *mut Raw, first_scan_only: c_int) -> c_int;
     fn ddlp_block_row(jpeg: *mut Raw, part: u32, row: u32, blocks: *mut *mut i16, quant: *mut *const u16) -> c_int;
-    fn ddlp_rewrite(jpeg: *mut Raw, sequential: c_int, out: *mut *mut u8, len: *mut usize) -> c_int;
+    fn ddlp_rewrite(jpeg: *mut Raw, script: c_int, out: *mut *mut u8, len: *mut usize) -> c_int;
     fn ddlp_encode(
         params: *const EncodeParams,
         pixels: *const u8,
@@ -167,6 +167,18 @@ pub enum Extent {
     Whole,
     /// What decoding to pixels reads: of a file with one scan, the scan and nothing behind it; of any other file, all.
     FirstScan,
+}
+
+/// The scans of a file that is written from coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Script {
+    /// One scan, or libjpeg's progressive scans if the source is progressive.
+    AsSource = 0,
+    /// One scan.
+    Sequential = 1,
+    /// libjpeg's progressive scans.
+    Progressive = 2,
 }
 
 /// A decoder with a file.
@@ -274,12 +286,11 @@ impl Coefficients<'_> {
     }
 
     /// Writes a file with the same coefficients and the source's other markers, Huffman-coded with tables of its own.
-    /// The new file has one scan if `sequential` is set or the source is not progressive, else the usual scans of a
-    /// progressive file.
-    pub fn rewrite(&mut self, sequential: bool) -> Result<Vec<u8>, PixelError> {
+    /// Whatever the script, components that do not fit into one scan get a sequential scan each.
+    pub fn rewrite(&mut self, script: Script) -> Result<Vec<u8>, PixelError> {
         let (mut out, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the object holds coefficients.
-        let code = unsafe { ddlp_rewrite(self.opened.raw.as_ptr(), c_int::from(sequential), &mut out, &mut len) };
+        let code = unsafe { ddlp_rewrite(self.opened.raw.as_ptr(), script as c_int, &mut out, &mut len) };
         self.opened.check(code)?;
         // SAFETY: on success `out` is a buffer of `len` bytes that is ours.
         Ok(unsafe { take(out, len) })

@@ -122,8 +122,9 @@ static int give_up(struct writer *writer)
 }
 
 /* Does not keep the source's scan script: the same coefficients are promised, not the same bytes. */
-int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len)
+int ddlp_rewrite(struct ddlp_jpeg *jpeg, int script, uint8_t **out, size_t *len)
 {
+    int progressive = script == DDLP_PROGRESSIVE || (script == DDLP_AS_SOURCE && jpeg->cinfo.progressive_mode);
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer) {
         snprintf(jpeg->message, sizeof(jpeg->message), "out of memory");
@@ -144,13 +145,13 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *
     settle_tables(&jpeg->cinfo);
     jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
     writer->cinfo.optimize_coding = TRUE;
-    /* A progressive file's restart intervals belong to its own scans. */
+    /* Restart intervals belong to the source's scans: only a sequential file of a sequential source has such scans. */
     if (!fits_one_scan(&jpeg->cinfo))
         write_a_scan_for_each_component(writer);
+    else if (progressive)
+        jpeg_simple_progression(&writer->cinfo);
     else if (!jpeg->cinfo.progressive_mode)
         writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
-    else if (!sequential)
-        jpeg_simple_progression(&writer->cinfo);
     jpeg_write_coefficients(&writer->cinfo, jpeg->coefficients);
     for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next)
         if (!written_by_encoder(&writer->cinfo, marker))

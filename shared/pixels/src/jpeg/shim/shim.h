@@ -23,6 +23,11 @@
 #define DDLP_TOO_MUCH_MEMORY 7
 #define DDLP_UNSUPPORTED 8
 
+/* The scans that ddlp_rewrite() writes; mirrored by ffi::Script. */
+#define DDLP_AS_SOURCE 0 /* progressive ones if the source is progressive */
+#define DDLP_SEQUENTIAL 1
+#define DDLP_PROGRESSIVE 2
+
 /* The system refuses memory, which says nothing about the image. */
 #define DDLP_NO_MEMORY 100
 
@@ -94,7 +99,7 @@ int ddlp_rows(struct ddlp_jpeg *jpeg, uint8_t *out, size_t stride, uint32_t rows
 
 int ddlp_coefficients(struct ddlp_jpeg *jpeg, int first_scan_only);
 int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int16_t **blocks, const uint16_t **quant);
-int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len);
+int ddlp_rewrite(struct ddlp_jpeg *jpeg, int script, uint8_t **out, size_t *len);
 
 int ddlp_encode(const struct ddlp_encode_params *params, const uint8_t *pixels, size_t stride, uint8_t **out,
                 size_t *len, char *message);
