@@ -1,14 +1,17 @@
 //! `ddlp inspect`: the contents of a dataset.
 
+mod fidelity;
 mod sample;
 
 use crate::opening::OpeningArgs;
-use crate::{Ending, output, text};
+use crate::output::{self, Files};
+use crate::{Ending, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
 use ddlp_dataset::{Dataset, OpenOptions, left_out_reason};
 use ddlp_host::{Host, drive_address, open_drive_pack};
+use fidelity::FidelityArgs;
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -19,14 +22,16 @@ use std::sync::Arc;
 /// Classes and listed samples shown without `--all`.
 const SHOWN_MAX: usize = 20;
 
-/// Show what a pack, or any other dataset, contains: sizes, classes, verdicts, one sample's record.
+/// Show what a pack, or any other dataset, contains: sizes, classes, verdicts, one sample's record, or what its images
+/// lose at lower fidelities.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp inspect train.ddlp
   ddlp inspect train.ddlp --sample 17
   ddlp inspect train.ddlp --sample n01440764/n01440764_10026.JPEG
-  ddlp inspect train.ddlp --json | jq .classes")]
+  ddlp inspect train.ddlp --json | jq .classes
+  ddlp inspect photos --fidelity --samples 200 --picture fidelity.svg")]
 pub struct InspectArgs {
     /// A pack; also an image folder, CIFAR-10's binary files, tar shards, a list of files, a mix of these, or the
     /// address of a drive that holds a pack (tcp://HOST:PORT/NQN or /dev/nvmeX)
@@ -43,10 +48,13 @@ pub struct InspectArgs {
     /// each
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    fidelity: FidelityArgs,
 }
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
+    args.fidelity.check()?;
     let mut pack = None;
     let dataset = args.opening.open_by(|options| {
         let opened = open(&args.file, options)?;
@@ -54,7 +62,11 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
         Ok(opened.dataset)
     })?;
     let (dataset, pack) = (&*dataset, pack.as_deref());
+    files(args).check(dataset, &args.file)?;
     let shown = match &args.sample {
+        sample if args.fidelity.fidelity => {
+            fidelity::fidelity((&args.file, dataset), &args.fidelity, sample.as_deref(), args.json)?
+        }
         Some(sample) => {
             let described = DescribedSample::new(dataset, pack, find(dataset, sample)?)?;
             if args.json { to_json(&described)? } else { described.to_text() }
@@ -66,6 +78,13 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
     };
     output::print(&shown)?;
     Ok(Ending::Done)
+}
+
+/// Returns the files that the command reads and writes, except for the dataset.
+fn files(args: &InspectArgs) -> Files<'_> {
+    Files::default()
+        .reads("--classes", args.opening.classes.clone())
+        .writes("--picture", args.fidelity.picture.as_deref())
 }
 
 /// An open dataset.
@@ -302,5 +321,13 @@ fn verdict_text(verdict: StoredVerdict) -> String {
         StoredVerdict::Intact => "intact".to_string(),
         StoredVerdict::Repaired => "repaired".to_string(),
         StoredVerdict::Rejected(reason) => format!("rejected: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_option_that_names_a_file_is_an_input_or_an_output() {
+        crate::output::assert_complete(super::files, &["file", "sample"]);
     }
 }

@@ -14,7 +14,7 @@
 mod groups;
 mod scans;
 
-pub use groups::{BadScanGroups, SCANS, ScanGroups};
+pub use groups::{BadScanGroups, ScanGroups};
 
 use crate::error::PixelError;
 use crate::info::{Format, JpegColor, JpegInfo};

@@ -1,6 +1,7 @@
 //! The command as a person meets it: packs, errors, exit statuses, Ctrl-C. Everything here runs without a drive.
 
 mod absence;
+mod fidelity;
 mod l3;
 mod outputs;
 mod packs;
