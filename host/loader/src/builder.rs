@@ -4,7 +4,7 @@ use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
 use crate::max_corrupt::MaxCorrupt;
 use crate::options::LoaderOptions;
-use crate::order::LastBatch;
+use crate::order::{Choice, LastBatch};
 use crate::per_sample::PerSample;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
@@ -32,6 +32,7 @@ pub struct LoaderBuilder {
     pub(crate) host: Option<Host>,
     pub(crate) target: Option<ChosenTarget>,
     pub(crate) per_sample: Option<PerSample>,
+    pub(crate) choice: Choice,
     pub(crate) given_up: Arc<AtomicBool>,
 }
 
@@ -313,6 +314,12 @@ impl LoaderBuilder {
     /// Default: the number of samples in the dataset.
     pub fn epoch_samples(mut self, samples: u64) -> Self {
         self.options.epoch_samples = Some(samples);
+        self
+    }
+
+    /// Chooses the samples of an epoch, and how often each occurs. States and plans know the choice by digests.
+    pub fn choose(mut self, choice: Choice) -> Self {
+        self.choice = choice;
         self
     }
 

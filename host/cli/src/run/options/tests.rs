@@ -1,6 +1,6 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{MaxCorrupt, PlanEpoch, PlannedRun};
+use ddlp_host::{ChoiceRecord, MaxCorrupt, PlanEpoch, PlannedRun};
 
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -23,6 +23,7 @@ fn state() -> LoaderState {
         epochs: 3,
         epoch_samples: 100,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
         batch_size: 32,
         last: LastBatch::Drop,
         strategy: Strategy::Mte,
@@ -43,6 +44,7 @@ fn plan() -> Plan {
         policy: CorruptPolicy::Skip,
         shuffle: false,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
     };
     Plan {
         seed: 7,
