@@ -12,7 +12,9 @@ from typing import Any, Literal, SupportsFloat
 from . import _ddlp
 from ._arrow import ArrowTable
 from ._batch import Batch, maker_of
+from ._choice import choice_of
 from ._classes import names_of
+from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
 from ._drives import Drive
 from ._ending import LOADERS
@@ -29,7 +31,6 @@ from ._pipeline import imagenet_train, plain
 from ._position import LatestIteration
 from ._report import Report
 from ._samples import Samples
-from ._source import source_of
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
@@ -56,7 +57,8 @@ class Loader:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
             address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
             label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
-            which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these.
+            which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A
+            ddlp.Dataset is what it was made of.
         kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
             images: "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents say.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
@@ -123,6 +125,20 @@ class Loader:
         window: Look-ahead of the strategy "ordered", in batches.
         epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. From a ddlp.Mix, each epoch
             takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
+        indices: The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`. An index
+            that occurs several times has random choices of its own each time. Or a function that returns those of an
+            epoch, as many for each: ``indices(epoch)``. It must return the same for the same epoch, and may be called
+            three epochs ahead. With ``shuffle=False``, samples come in this order. A state knows the indices, and a
+            function by those of epoch 0. Default: all samples.
+        weights: Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for each
+            sample of the dataset, or for each class, or "balanced", by which all classes are equally frequent. An epoch
+            has `epoch_samples` draws. With `indices`, only those samples are drawn.
+        repeats: How many times in succession each sample of an epoch occurs, with random choices of its own each time;
+            several ranks take turns at them, as by torchvision's RASampler. An epoch is as long as without `repeats`,
+            and so has fewer different samples.
+        views: Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two
+            arrays, one of the first versions and one of the second ones; labels, other fields and ids come once.
+            `batch_size` counts samples, each once.
         cores: Cores that the loader's threads may use. Default: any core.
         drive_depth: Batches that one drive has in work at a time.
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
@@ -142,7 +158,7 @@ class Loader:
     @refuses_other_loaders
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
+        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset,
         *,
         kind: str | None = None,
         pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),  # noqa: B008 (it is immutable)
@@ -174,6 +190,10 @@ class Loader:
         buffers: int = 6,
         window: int | None = None,
         epoch_samples: int | None = None,
+        indices: Sequence[int] | Any | Callable[[int], Any] | None = None,
+        weights: Literal["balanced"] | Sequence[float] | Any | None = None,
+        repeats: int = 1,
+        views: int = 1,
         cores: Sequence[int] = (),
         drive_depth: int = 2,
         drive_timeout_s: float = 30.0,
@@ -191,13 +211,14 @@ class Loader:
         self._epochs = epochs
         pipelines = self._arguments["pipeline"] = pipelines_of(pipeline)
         self._phases = phases_of(pipelines, normalize, epochs)
-        self._maker = maker_of(output, dtype, layout, names, fields is not None, ragged, self._phases)
-        class_names = names_of(classes)
+        self._choice = choice_of(indices, weights, repeats, views)
+        self._maker = maker_of(output, dtype, layout, names, fields is not None, ragged, views, self._phases)
+        self._source, of_dataset = source_and_options(dataset, kind, classes, drives)
+        self._arguments |= of_dataset
+        class_names = names_of(self._arguments["classes"])
         if class_names is not None:
             self._arguments["classes"] = class_names
         self._per_sample = checked(per_sample)
-        self._source = source_of(dataset, kind, drives)
-        self._arguments["dataset"] = self._source.argument
         self._options = options_of(self._arguments, class_names)
         # The run of the first phase checks its own options.
         for phase in self._phases[1:]:
@@ -209,6 +230,7 @@ class Loader:
         self._latest_iteration = LatestIteration()
         self._is_closed = False
         self._run: _ddlp.Run | None = None
+        self._dataset: Dataset | None = None
         # Whether the run was closed for another one, which then could not be opened.
         self._has_lost_run = False
         # The phase of the run.
@@ -258,8 +280,18 @@ class Loader:
         return self._running().batches_per_epoch
 
     @property
+    def dataset(self) -> Dataset:
+        """The dataset: names, classes and labels of all its samples, also of those that `indices` leaves out."""
+        if self._dataset is None:
+            native = self._latest().dataset()
+            if native is None:
+                raise UsageError("the loader is closed: ask for its dataset before, or open it by ddlp.Dataset")
+            self._dataset = of_run(native, self._arguments)
+        return self._dataset
+
+    @property
     def samples(self) -> int:
-        """Number of samples of the dataset."""
+        """Number of samples of the dataset, also of those that `indices` leaves out."""
         return self._latest().samples
 
     @property
@@ -437,7 +469,8 @@ class Loader:
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
         beside, (_, samples, columns, mix) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device)
+        choice = self._choice
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device, choice)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))

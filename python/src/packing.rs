@@ -94,7 +94,7 @@ pub fn pack_dataset<'py>(
 }
 
 /// Returns a dataset with the classes of these names; as it is without names.
-fn classed(dataset: Arc<dyn Dataset>, names: &[String]) -> PyResult<Arc<dyn Dataset>> {
+pub fn classed(dataset: Arc<dyn Dataset>, names: &[String]) -> PyResult<Arc<dyn Dataset>> {
     if names.is_empty() {
         return Ok(dataset);
     }

@@ -126,6 +126,16 @@ impl Sequence {
         })
     }
 
+    /// Returns the name of the object's type.
+    pub fn type_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether every label is known without reading an item.
+    pub fn knows_labels(&self) -> bool {
+        self.labels.iter().all(|label| label.load(Ordering::Relaxed) != UNKNOWN)
+    }
+
     /// Takes what the object has raised last.
     pub fn take_raised(&self) -> Option<PyErr> {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()?;

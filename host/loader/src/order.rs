@@ -1,7 +1,8 @@
 //! The order of samples: global, and determined by the seed and the epoch alone.
 //!
-//! The samples of an epoch ([`walks`]), all of the dataset or a [`choice`], are cut into global batches. Each step takes one global batch, and each rank
-//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
+//! The samples of an epoch ([`walks`]), all of the dataset or a [`choice`], are cut into global batches. Each step
+//! takes one global batch, and each rank prepares its share of that batch. So the global batches do not depend on the
+//! number of ranks.
 //!
 //! If a run has [`buckets`], each global batch has samples of one of them.
 

@@ -444,8 +444,8 @@ fn chosen_of(
         ),
         (
             choice.views > 1 && (options.mixup > 0.0 || options.cutmix > 0.0),
-            "`mixup` and `cutmix` mix the samples of a batch, which has each of them several times under `views`: leave \
-             `views` out, or mix the batches yourself",
+            "`mixup` and `cutmix` mix the samples of a batch, which has each of them several times under `views`: \
+             leave `views` out, or mix the batches yourself",
         ),
     ];
     if let Some((_, message)) = refusals.iter().find(|(is_refused, _)| *is_refused) {

@@ -92,8 +92,8 @@ pub(super) fn of_samples(
             };
             if weights.len() != classes {
                 return Err(wrong(format!(
-                    "`weights` has {} weights, but the dataset has {dataset} samples and {classes} classes: give a weight \
-                     for each sample, or for each class",
+                    "`weights` has {} weights, but the dataset has {dataset} samples and {classes} classes: give a \
+                     weight for each sample, or for each class",
                     weights.len()
                 )));
             }
