@@ -14,6 +14,7 @@ from ._arrow import ArrowTable
 from ._batch import Batch, maker_of
 from ._choice import choice_of
 from ._classes import names_of
+from ._compose import pipeline_of_dataset
 from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
 from ._drives import Drive
@@ -27,7 +28,7 @@ from ._mix import Mix
 from ._options import options_of, written
 from ._per_sample import PerSample, checked
 from ._phases import EPOCHS_MAX, Phase, Pipelines, moved, phase_at, phases_of, pipelines_of, whole
-from ._pipeline import imagenet_train, plain
+from ._pipeline import plain
 from ._position import LatestIteration
 from ._report import Report
 from ._samples import Samples
@@ -55,10 +56,10 @@ class Loader:
 
     Args:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
-            address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and a
-            label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face),
-            which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A
-            ddlp.Dataset is what it was made of.
+            address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as a
+            dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a table
+            of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and tables. A
+            ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what it was made of.
         kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
             images: "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents say.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
@@ -66,7 +67,8 @@ class Loader:
             and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest aspect
             ratio; among several of these, to the one with the largest images that have no more pixels than the sample.
             A dict maps an epoch to what applies from that epoch on, such as
-            ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
+            ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``. Default: the transform of a dataset of
+            torchvision, if it has one, else ``ddlp.imagenet_train(224)``.
         batch_size: Samples of a global batch, of all ranks together.
         strategy: Order of delivery: "ordered", "mte", "wrr"; "cpu" for the CPU alone, "csd" for drives alone.
         drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is connected
@@ -161,7 +163,7 @@ class Loader:
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset,
         *,
         kind: str | None = None,
-        pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),  # noqa: B008 (it is immutable)
+        pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
         batch_size: int = 256,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
         drives: None | Drive | Sequence[Drive] = None,
@@ -209,12 +211,13 @@ class Loader:
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
         self._epochs = epochs
-        pipelines = self._arguments["pipeline"] = pipelines_of(pipeline)
+        self._source, of_dataset = source_and_options(dataset, kind, classes, drives)
+        self._arguments |= of_dataset
+        own = pipeline_of_dataset(self._source.transform) if pipeline is None else pipeline
+        pipelines = self._arguments["pipeline"] = pipelines_of(own)
         self._phases = phases_of(pipelines, normalize, epochs)
         self._choice = choice_of(indices, weights, repeats, views)
         self._maker = maker_of(output, dtype, layout, names, fields is not None, ragged, views, self._phases)
-        self._source, of_dataset = source_and_options(dataset, kind, classes, drives)
-        self._arguments |= of_dataset
         class_names = names_of(self._arguments["classes"])
         if class_names is not None:
             self._arguments["classes"] = class_names
@@ -467,7 +470,7 @@ class Loader:
         # With several pipelines, `_has_moved` first adapts the state to the run.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        beside, (_, samples, columns, mix) = (fields_of(self._fields), self._table), self._source
+        beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
         choice = self._choice
         run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device, choice)

@@ -1,17 +1,20 @@
 //! Datasets that a program names: files, objects, tables, and mixes of these. What a program may ask of one without a
 //! run.
 
+use crate::arrays::Arrays;
 use crate::arrow::{Columns, Table};
 use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
 use ddlp_host::dataset::SampleFields;
+use ddlp_host::dataset::list::List;
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{Dataset, Host, OpenOptions};
 use pyo3::exceptions::PyIndexError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,6 +120,33 @@ impl OpenDataset {
         Ok(Self { dataset: crate::packing::classed(opened, &classes)?, beside: SampleFields::default(), objects })
     }
 
+    /// Makes a dataset of the files with these paths below `root`, each with a label.
+    #[staticmethod]
+    fn of_files(
+        py: Python<'_>,
+        root: PathBuf,
+        paths: Vec<PathBuf>,
+        labels: Vec<u32>,
+        classes: Vec<String>,
+    ) -> PyResult<Self> {
+        let list = opening::elsewhere(py, move || List::of_files(&root, &paths, labels, classes))?;
+        let list = list.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+        Ok(Self { dataset: Arc::new(list), beside: SampleFields::default(), objects: Vec::new() })
+    }
+
+    /// Makes a dataset of decoded images of this height and width: three planes of each, and their labels.
+    #[staticmethod]
+    fn of_planes(
+        py: Python<'_>,
+        planes: PyBackedBytes,
+        size: (u32, u32),
+        labels: Vec<u32>,
+        classes: Vec<String>,
+    ) -> Self {
+        let arrays = py.detach(|| Arrays::new(planes, size, labels, classes));
+        Self { dataset: Arc::new(arrays), beside: SampleFields::default(), objects: Vec::new() }
+    }
+
     fn __len__(&self) -> usize {
         self.dataset.len() as usize
     }
@@ -164,7 +194,7 @@ impl OpenDataset {
     /// Returns the file of a sample, if the file has this sample alone.
     fn path(&self, index: u64) -> PyResult<Option<PathBuf>> {
         let index = self.checked(index)?;
-        let has_files = matches!(self.dataset.kind(), "folder" | "list");
+        let has_files = matches!(self.dataset.kind(), "folder" | "list" | "files");
         Ok(has_files.then(|| self.dataset.location(index).file))
     }
 

@@ -5,7 +5,8 @@
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //!   `device`: batches on a GPU.
 //! - `dataset`: datasets that a program names. `choice`: which of their samples epochs have.
-//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
+//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `arrays`: decoded
+//!   images in one array. `packing`: packs these, and
 //!   files.
 //! - `per_sample`: a Python function that changes the image of each sample.
 //! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
@@ -15,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod arrays;
 mod arrow;
 mod batch;
 mod choice;
