@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from . import _ddlp
@@ -97,10 +97,9 @@ class BatchMaker(NamedTuple):
         return delivered
 
 
-def maker_of(
-    output: Any, dtype: Any, layout: str, names: Any, has_fields: bool, ragged: bool, views: int, phases: list[Phase]
-) -> BatchMaker:
+def maker_of(arguments: Mapping[str, Any], phases: list[Phase]) -> BatchMaker:
     """Checks the options about batches. Returns what makes the batches."""
+    output, dtype, names = arguments["output"], arguments["dtype"], arguments["names"]
     if names is not None and not _are_two_names(names):
         raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
     if not isinstance(dtype, str):
@@ -115,18 +114,21 @@ def maker_of(
         )
     if output == "numpy" and dtype == "bfloat16":
         raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
+    views = arguments["views"]
     if views > 1 and output == "dlpack":
         raise ConfigurationError(
             'several `views` divide the images of a batch, which a ddlp.Array cannot: choose the output "torch" or '
             '"numpy"'
         )
-    cut = None if not ragged else _cut_of(layout, output, phases)
+    cut = _cut_of(arguments["layout"], output, phases) if arguments["ragged"] else None
     if names is not None and "size" in names and any(phase.has_canvas for phase in phases):
         raise ConfigurationError(
             f'names is {names!r}, but "size" is the name of the sizes that images have on the canvases of PadTo: '
             "choose another one"
         )
-    return BatchMaker(OUTPUTS[output], ("image", "label") if names is None and has_fields else names, cut, views)
+    if names is None and arguments["fields"] is not None:
+        names = "image", "label"
+    return BatchMaker(OUTPUTS[output], names, cut, views)
 
 
 def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int, int], Any]:

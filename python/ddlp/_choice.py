@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import operator
+import os
 from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._phases import whole
 
 # Kinds of whole numbers, in the letters of Python's module struct.
 _WHOLE = "bBhHiIlLqQ"
 
 
-def choice_of(indices: Any, weights: Any, repeats: Any, views: Any) -> dict[str, Any] | None:
-    """Returns the choice of samples as the native part takes it; None for each sample once."""
-    choice = {
-        "indices": _indices(indices),
-        "weights": _weights(weights),
-        "repeats": _copies("repeats", repeats),
-        "views": _copies("views", views),
-    }
-    return None if choice == {"indices": None, "weights": None, "repeats": 1, "views": 1} else choice
+def choice_of(indices: Any, weights: Any) -> dict[str, Any]:
+    """Returns the choice of samples as the native part takes it."""
+    return {"indices": _indices(indices), "weights": _weights(weights)}
+
+
+def file_of(indices: Any) -> str | None:
+    """Returns the absolute path of a file of indices, which the native part reads; None if `indices` is something
+    else."""
+    return os.path.abspath(indices) if isinstance(indices, (str, os.PathLike)) else None
 
 
 def whole_numbers(name: str, values: Any) -> bytes:
@@ -52,6 +52,7 @@ def view_of(values: Any) -> memoryview | None:
     """Returns the buffer of an array, or of a tensor of PyTorch; None if it has no buffer."""
     if isinstance(values, (str, bytes)):
         return None
+    # A tensor has no buffer of its own.
     numpy = getattr(values, "numpy", None)
     try:
         view = memoryview(numpy() if callable(numpy) else values)
@@ -73,7 +74,7 @@ def _whole(name: str, at: int, value: Any) -> int:
 
 
 def _indices(indices: Any) -> Any:
-    if indices is None:
+    if indices is None or file_of(indices) is not None:
         return None
     if callable(indices):
         function: Callable[[int], Any] = indices
@@ -112,13 +113,6 @@ def _weights(weights: Any) -> bytes | None:
     if not numbers:
         raise ConfigurationError("`weights` is an empty list: give a weight for each sample or for each class")
     return numbers.tobytes()
-
-
-def _copies(name: str, value: Any) -> int:
-    number = whole(f"`{name}`", value)
-    if not 1 <= number <= 256:
-        raise ConfigurationError(f"`{name}` is {number}, but must be a whole number from 1 to 256")
-    return number
 
 
 def _type(values: Any, view: memoryview) -> Any:

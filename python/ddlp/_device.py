@@ -112,5 +112,5 @@ def _warn_if_all_take_the_first(device: _ddlp.Device, rank: int) -> None:
             f"{variable} is {number}, and this process delivers to cuda:0, one of the {device.count} devices that it "
             f"sees: if every process does, they share one GPU. Choose one for each process, such as by "
             f'torch.cuda.set_device(LOCAL_RANK) and device="cuda", or by CUDA_VISIBLE_DEVICES',
-            stacklevel=6,
+            stacklevel=7,
         )

@@ -6,32 +6,28 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, SupportsFloat
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, SupportsFloat
 
 from . import _ddlp
-from ._arrow import ArrowTable
+from ._arguments import OPTIONS, Arguments
 from ._batch import Batch, maker_of
 from ._choice import choice_of
 from ._classes import names_of
 from ._compose import pipeline_of_dataset
 from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
-from ._drives import Drive
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
-from ._fields import ArrowStream, fields_of, table_of
+from ._fields import fields_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
-from ._instead import refuses_other_loaders
-from ._mix import Mix
 from ._options import options_of, written
-from ._per_sample import PerSample, checked
-from ._phases import EPOCHS_MAX, Phase, Pipelines, moved, phase_at, phases_of, pipelines_of, whole
+from ._per_sample import checked
+from ._phases import EPOCHS_MAX, Phase, moved, phase_at, phases_of, pipelines_of, whole
 from ._pipeline import plain
 from ._position import LatestIteration
 from ._report import Report
-from ._samples import Samples
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
@@ -39,7 +35,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _LOG = logging.getLogger("ddlp")
 
 
-class Loader:
+class Loader(Arguments):
     """Delivers the batches of a dataset, prepared by the CPU and by drives.
 
     Each iteration is one epoch, and yields pairs of images and labels. Only a look at a batch, ``next(iter(loader))``
@@ -53,176 +49,33 @@ class Loader:
     Images lie in the loader's own buffers: no copy is made. A buffer returns to the loader when the batch and all views
     of it are gone, so a program that keeps batches slows the loader down. `list(loader)` keeps all of them: copy what
     you keep. On a GPU (`device`), batches have their own memory, and may be kept.
-
-    Args:
-        dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
-            address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as a
-            dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a table
-            of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and tables. A
-            ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what it was made of.
-        kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
-            images: "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents say.
-        pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
-            built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another size,
-            and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest aspect
-            ratio; among several of these, to the one with the largest images that have no more pixels than the sample.
-            A dict maps an epoch to what applies from that epoch on, such as
-            ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``. Default: the transform of a dataset of
-            torchvision, if it has one, else ``ddlp.imagenet_train(224)``.
-        batch_size: Samples of a global batch, of all ranks together.
-        strategy: Order of delivery: "ordered", "mte", "wrr"; "cpu" for the CPU alone, "csd" for drives alone.
-        drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is connected
-            to), an address, or a list of drives; an empty list is a run without drives. Default: the drive that holds
-            the dataset, if `dataset` is the address of one; otherwise none.
-        threads: Threads of the CPU. Default: the usable cores divided by LOCAL_WORLD_SIZE; half of them with a local
-            drive.
-        seed: Seed of the order and of all random choices.
-        shuffle: Whether each epoch is a new permutation. Otherwise samples come in the order of the dataset, as for
-            validation.
-        epochs: Number of epochs. Default: no limit.
-        rank: Number of this process in distributed training. Default: that of torch.distributed if it is initialised,
-            else RANK, else 0.
-        world_size: Number of processes. Default: as for `rank`, from WORLD_SIZE, else 1.
-        last: Treatment of an epoch's last batch if samples do not fill it: "short", "drop" or "pad". With several
-            ranks, a rank's share of a short batch may have no sample.
-        policy: Treatment of corrupt samples: "fail", "skip" or "replace".
-        max_corrupt: Corrupt samples of an epoch that "skip" and "replace" tolerate: a number, or a share such as "1%".
-            Default: 16 or 1 %, whichever is larger.
-        output: Kind of arrays: "torch", "numpy", or "dlpack" for ddlp.Array, which any library with DLPack takes over.
-        device: Where batches lie: "cpu", or an NVIDIA GPU: "cuda:N", or "cuda" for PyTorch's current device (with the
-            output "dlpack", the device whose number is in LOCAL_RANK, else the first). A batch then travels as bytes
-            while the step before runs, and is an ordinary tensor on the current stream.
-        dtype: Type of the images' elements: "float32", "float16", "bfloat16" or "uint8".
-        layout: Order of the images' dimensions: "NCHW" or "NHWC". uint8 lies in memory as NHWC; under "NCHW" it is a
-            view with strides, as floats are under "channels_last".
-        normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
-            (v / 255 - mean) / std. Default: floats from 0 to 1.
-        mixup: Alpha of the distribution Beta(alpha, alpha) of the weights by which images and labels are mixed in
-            pairs, as by torchvision's MixUp. Labels are then float32, one number for each class. If `cutmix` is set
-            too, each batch gets one of the two, with equal probability. 0 turns MixUp off.
-        cutmix: Alpha of the distribution of the share that an image keeps when a rectangle of another one
-            covers it, as by torchvision's CutMix. 0 turns CutMix off.
-        mix_probability: Probability with which a batch is mixed, by MixUp or CutMix.
-        classes: Names of all classes; a label is an index into them. They number the classes of the dataset and of
-            labels in `fields`, so that a class has the same label in every dataset, also in one that lacks some of the
-            classes, such as a list of files for validation. A class that is not among them is an error. Or the number
-            of classes of mixed labels. Default: each dataset numbers its own.
-        fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of the
-            dataset (of int64, float32, float16 or uint8, of any shape); a table of pyarrow, polars or pandas, whose
-            first column names the sample and whose other columns are fields; or the path of a file: such a table as
-            comma-separated values or Parquet (.parquet), a text (.txt) with the label of each sample in a line, or tar
-            shards with numbers in .json members. Batches are then dicts. A field named "label" takes the place of the
-            dataset's labels.
-        per_sample: A function that changes the image of each sample, after the pipeline and before normalisation:
-            ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and
-            returns an image of the same shape and type. A function that makes its random choices from `seed` alone,
-            such as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the CPU
-            call it, one at a time; drives cannot call it, so there must be none. An operation of the pipeline is much
-            faster.
-        ragged: Whether the images of a batch come as a list, each a view in its own size. Needs a pipeline that ends
-            with PadTo, which puts images of different sizes on canvases of one size. Without `ragged`, the images are
-            one array of whole canvases, and `batch.sizes` says how large each image is there.
-        names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
-        buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
-        window: Look-ahead of the strategy "ordered", in batches.
-        epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. From a ddlp.Mix, each epoch
-            takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
-        indices: The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`. An index
-            that occurs several times has random choices of its own each time. Or a function that returns those of an
-            epoch, as many for each: ``indices(epoch)``. It must return the same for the same epoch, and may be called
-            three epochs ahead. With ``shuffle=False``, samples come in this order. A state knows the indices, and a
-            function by those of epoch 0. Default: all samples.
-        weights: Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for each
-            sample of the dataset, or for each class, or "balanced", by which all classes are equally frequent. An epoch
-            has `epoch_samples` draws. With `indices`, only those samples are drawn.
-        repeats: How many times in succession each sample of an epoch occurs, with random choices of its own each time;
-            several ranks take turns at them, as by torchvision's RASampler. An epoch is as long as without `repeats`,
-            and so has fewer different samples.
-        views: Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two
-            arrays, one of the first versions and one of the second ones; labels, other fields and ids come once.
-            `batch_size` counts samples, each once.
-        cores: Cores that the loader's threads may use. Default: any core.
-        drive_depth: Batches that one drive has in work at a time.
-        drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
-        drive_optional: Whether a run may begin without its drives at tcp:// addresses.
-        host_nqn: NQN by which this machine is known to drives at tcp:// addresses. Default: that of /etc/nvme/hostnqn,
-            else one that DDLP makes once and keeps.
-        stall_after_s: Seconds without a batch after which the report says what the loader waits for.
-        metrics: Address, such as "127.0.0.1:9464", at which Prometheus can read the figures of the run over HTTP.
-
-    Raises:
-        ConfigurationError: The options do not fit each other or the dataset.
-        UnavailableError: The dataset cannot be opened.
-        DriveError: A drive cannot be used.
-        DeviceError: The GPU cannot be used.
     """
 
-    @refuses_other_loaders
-    def __init__(
-        self,
-        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset,
-        *,
-        kind: str | None = None,
-        pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
-        batch_size: int = 256,
-        strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
-        drives: None | Drive | Sequence[Drive] = None,
-        threads: int | None = None,
-        seed: int = 0,
-        shuffle: bool = True,
-        epochs: int | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-        last: Literal["short", "drop", "pad"] = "short",
-        policy: Literal["fail", "skip", "replace"] = "fail",
-        max_corrupt: int | str | None = None,
-        output: Literal["torch", "numpy", "dlpack"] = "torch",
-        device: str = "cpu",
-        dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
-        layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
-        normalize: tuple[Sequence[float], Sequence[float]] | None = None,
-        mixup: float = 0.0,
-        cutmix: float = 0.0,
-        mix_probability: float = 1.0,
-        classes: int | Sequence[str] | None = None,
-        fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
-        per_sample: PerSample | None = None,
-        ragged: bool = False,
-        names: tuple[str, str] | None = None,
-        buffers: int = 6,
-        window: int | None = None,
-        epoch_samples: int | None = None,
-        indices: Sequence[int] | Any | Callable[[int], Any] | None = None,
-        weights: Literal["balanced"] | Sequence[float] | Any | None = None,
-        repeats: int = 1,
-        views: int = 1,
-        cores: Sequence[int] = (),
-        drive_depth: int = 2,
-        drive_timeout_s: float = 30.0,
-        drive_optional: bool = False,
-        host_nqn: str | None = None,
-        stall_after_s: float = 10.0,
-        metrics: str | None = None,
-    ) -> None:
+    def _begin(self, arguments: dict[str, Any]) -> None:
         # The arguments from which a copy of this loader is made, in another process too.
-        self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self._arguments = arguments
+        fields, epochs, output = arguments["fields"], arguments["epochs"], arguments["output"]
         if isinstance(fields, (str, os.PathLike)):
-            self._arguments["fields"] = os.path.abspath(fields)
+            arguments["fields"] = os.path.abspath(fields)
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
-        self._epochs = epochs
-        self._source, of_dataset = source_and_options(dataset, kind, classes, drives)
-        self._arguments |= of_dataset
-        own = pipeline_of_dataset(self._source.transform) if pipeline is None else pipeline
-        pipelines = self._arguments["pipeline"] = pipelines_of(own)
-        self._phases = phases_of(pipelines, normalize, epochs)
-        self._choice = choice_of(indices, weights, repeats, views)
-        self._maker = maker_of(output, dtype, layout, names, fields is not None, ragged, views, self._phases)
-        class_names = names_of(self._arguments["classes"])
+        self._epochs: int | None = epochs
+        self._source, of_dataset = source_and_options(
+            arguments["dataset"], arguments["kind"], arguments["classes"], arguments["drives"]
+        )
+        arguments |= of_dataset
+        if arguments["pipeline"] is None:
+            arguments["pipeline"] = pipeline_of_dataset(self._source.transform)
+        pipelines = arguments["pipeline"] = pipelines_of(arguments["pipeline"])
+        self._phases = phases_of(pipelines, arguments["normalize"], epochs)
+        arguments["views"] = whole("`views`", arguments["views"])
+        self._maker = maker_of(arguments, self._phases)
+        class_names = names_of(arguments["classes"])
         if class_names is not None:
-            self._arguments["classes"] = class_names
-        self._per_sample = checked(per_sample)
-        self._options = options_of(self._arguments, class_names)
+            arguments["classes"] = class_names
+        self._per_sample = checked(arguments["per_sample"])
+        self._choice = choice_of(arguments["indices"], arguments["weights"])
+        self._options = options_of(arguments, class_names, OPTIONS)
         # The run of the first phase checks its own options.
         for phase in self._phases[1:]:
             _ddlp.check_options(written({**self._options, **phase.options()}))
@@ -238,12 +91,12 @@ class Loader:
         self._has_lost_run = False
         # The phase of the run.
         self._phase: Phase = self._phases[0]
-        self._gpu = gpu_of(device, output, self._options["rank"])
+        self._gpu = gpu_of(arguments["device"], output, self._options["rank"])
         self._open()
         note = self._latest().note_of_classes
         if note is not None:
             # The caller of `__init__`, which has a decorator.
-            warnings.warn(note, stacklevel=3)
+            warnings.warn(note, stacklevel=4)
         for name in self._latest().fields:
             if self._maker.names is not None and name in self._maker.names:
                 self.close()

@@ -107,7 +107,7 @@ def _shown(dataset: Any) -> _Shown | None:
         return _joined([_shown(one) for one in dataset.datasets])
     if _is_of(dataset, "torchvision.datasets"):
         return _of_torchvision(dataset)
-    if isinstance(dataset, (list, tuple)) and dataset and _is_path_and_label(dataset[0]):
+    if type(dataset) in (list, tuple) and dataset and _is_path_and_label(dataset[0]):
         for at, item in enumerate(dataset):
             if not _is_path_and_label(item):
                 raise ConfigurationError(f"item {at} of the list is {item!r}, but must be a path and a label")
@@ -119,7 +119,8 @@ def _of_torchvision(dataset: Any) -> _Shown | None:
     """Returns what a dataset of torchvision shows, unless a class of the program changes its items."""
     transform, labels = getattr(dataset, "transform", None), None
     classes = tuple(map(str, getattr(dataset, "classes", None) or ()))
-    reads_files = getattr(getattr(dataset, "loader", None), "__name__", None) in _LOADERS
+    read = getattr(dataset, "loader", None)
+    reads_files = getattr(read, "__name__", None) in _LOADERS and read.__module__.startswith("torchvision.")
     images: Any = None
     if _is_of(dataset, "torchvision.datasets", "DatasetFolder") and reads_files:
         images, labels = [path for path, _ in dataset.samples], [label for _, label in dataset.samples]

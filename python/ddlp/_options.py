@@ -4,61 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._drives import cores_of, described
 from ._errors import ConfigurationError
-from ._fields import path_of
 from ._pipeline import plain
 from ._processes import processes_here, ranks_of
 
-_UNCHANGED = (
-    "batch_size",
-    "buffers",
-    "cutmix",
-    "drive_depth",
-    "drive_optional",
-    "drive_timeout_s",
-    "dtype",
-    "epoch_samples",
-    "host_nqn",
-    "kind",
-    "last",
-    "layout",
-    "metrics",
-    "mix_probability",
-    "mixup",
-    "policy",
-    "seed",
-    "shuffle",
-    "stall_after_s",
-    "strategy",
-    "threads",
-    "window",
-)
-"""Options that the native part reads as the program gave them."""
 
-
-def options_of(arguments: Mapping[str, Any], class_names: list[str] | None) -> dict[str, Any]:
+def options_of(
+    arguments: Mapping[str, Any],
+    class_names: list[str] | None,
+    converters: Mapping[str, Callable[[Any], Any] | None],
+) -> dict[str, Any]:
     """Returns the options that the arguments of a loader are, except those of its pipelines."""
-    dataset, max_corrupt = arguments["dataset"], arguments["max_corrupt"]
+    dataset = arguments["dataset"]
     rank, world_size = ranks_of(arguments["rank"], arguments["world_size"])
-    options = {name: arguments[name] for name in _UNCHANGED}
-    options |= {
+    options = {
+        name: arguments[name] if convert is None else convert(arguments[name]) for name, convert in converters.items()
+    }
+    return options | {
         "dataset": dataset if isinstance(dataset, (str, os.PathLike)) else None,
-        "fields": path_of(arguments["fields"]),
-        "drives": described(arguments["drives"]),
         "rank": rank,
         "world_size": world_size,
         "classes": arguments["classes"] if class_names is None else None,
         "class_names": class_names or [],
-        "cores": cores_of(arguments["cores"]),
         "local_world_size": processes_here(),
     }
-    if max_corrupt is not None:
-        options["max_corrupt"] = str(max_corrupt)
-    return options
+
+
+def limit_of(max_corrupt: Any) -> str:
+    """Returns a limit on corrupt samples as the native part reads it."""
+    return "default" if max_corrupt is None else str(max_corrupt)
 
 
 def written(options: dict[str, Any]) -> str:

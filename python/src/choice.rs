@@ -16,8 +16,6 @@ pub struct GivenChoice {
     indices: Option<GivenIndices>,
     /// Weights as float64. Empty stands for balanced classes.
     weights: Option<PyBackedBytes>,
-    repeats: u32,
-    views: u32,
 }
 
 #[derive(FromPyObject)]
@@ -45,7 +43,7 @@ impl GivenChoice {
             [] => Weights::Balanced,
             bytes => Weights::Given(bytes.chunks_exact(8).map(|bytes| f64::from_ne_bytes(eight(bytes))).collect()),
         });
-        Ok((Choice { indices, weights, repeats: self.repeats, views: self.views }, calls))
+        Ok((Choice { indices, weights }, calls))
     }
 }
 

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import ddlp
-from conftest import CLASSES, SAMPLES
+from conftest import CLASSES, SAMPLES, ddlp_command, digests
 
 
 def loader(dataset, **options):
@@ -72,6 +72,21 @@ def test_chosen_samples_have_the_pixels_and_labels_of_the_whole_dataset(photos, 
         assert rows(dataset, indices=CHOSEN) == {index: whole[index] for index in CHOSEN}
     with_drive = rows(pack, indices=CHOSEN, drives="local", strategy="csd")
     assert with_drive == rows(pack, indices=CHOSEN)
+
+
+@pytest.mark.parametrize("name", ["indices.npy", "indices.txt"])
+def test_indices_may_lie_in_a_file(pack, tmp_path, name):
+    path = tmp_path / name
+    if name.endswith("npy"):
+        numpy.save(path, numpy.array(CHOSEN))
+    else:
+        path.write_text("".join(f"{index}\n" for index in CHOSEN))
+    with loader(pack, indices=path, shuffle=False, epochs=1, dtype="uint8", layout="NHWC") as chosen:
+        assert indices_of(chosen) == CHOSEN
+        chosen.set_epoch(0)
+        expected = digests(chosen).unordered
+    options = ["--indices", path, "--no-shuffle", "--pipeline", "cifar-train", "--drive", "none"]
+    assert expected in ddlp_command("run", pack, "--quiet", "--digest", *options)
 
 
 def test_a_function_names_the_indices_of_each_epoch(pack):

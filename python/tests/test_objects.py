@@ -209,6 +209,13 @@ def test_an_object_that_cannot_be_used_says_why(photos):
     ):
         loader(own)
 
+    def pil_loader(path):
+        return Image.open(path).convert("L")
+
+    gray = datasets.ImageFolder(str(photos), loader=pil_loader)
+    images, _ = rows(gray, pipeline=ddlp.imagenet_val(64))
+    numpy.testing.assert_array_equal(images[:, 0], images[:, 2], "the program's own function reads the files")
+
     class Changed(datasets.ImageFolder):
         def __getitem__(self, index):
             image, label = super().__getitem__(index)

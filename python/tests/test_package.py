@@ -44,7 +44,7 @@ def test_all_public_names_are_documented():
 
 
 def test_every_option_of_the_loader_is_documented():
-    documented = inspect.getdoc(ddlp.Loader).split("Args:")[1].split("Raises:")[0]
+    documented = inspect.getdoc(ddlp.Loader.__init__).split("Args:")[1].split("Raises:")[0]
     for option in list(inspect.signature(ddlp.Loader).parameters):
         assert f"\n    {option}: " in documented, option
 

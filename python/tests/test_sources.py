@@ -93,7 +93,7 @@ def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
     [
         (3, "item 0 of .* is a int, but must be"),
         ("photo.jpg", "a str"),
-        (("photo.jpg", 3), "is .a str, …., but must be"),
+        (({"path": "photo.jpg"}, 3), "is .a dict, …., but must be"),
         ((b"photo", "cat"), "is .bytes, a str., but must be"),
         ((b"photo", -1), "is -1, but labels lie between 0 and"),
         (

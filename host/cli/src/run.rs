@@ -1,6 +1,7 @@
 //! `ddlp run`: the main job.
 //!
-//! - [`args`]: the command line; [`options`]: the loader's options that it asks for; [`drives`]: the drives.
+//! - [`args`]: the command line; [`given`]: its flags for the loader's options; [`options`]: the loader's options;
+//!   [`drives`]: the drives.
 //! - [`failure`]: the advice for an error about a sample that ends the run.
 //! - [`starting`]: what the command says while it waits for the drive that holds the dataset.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
@@ -10,6 +11,7 @@
 mod args;
 mod drives;
 mod failure;
+mod given;
 mod headspace;
 mod live;
 mod options;
@@ -20,9 +22,10 @@ mod summary;
 
 pub use args::{RunArgs, parse_device, parse_positive, parse_seconds, parse_throttle};
 
+use crate::cores::{self, CoreList};
 use crate::interrupt::Interrupt;
 use crate::wrong::wrong;
-use crate::{Ending, cores, output, text};
+use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use ddlp_cuda::{CudaError, CudaTarget, Device, DeviceName, Output};
 use ddlp_dataset::Dataset;
@@ -30,6 +33,7 @@ use ddlp_host::report::Report;
 use ddlp_host::{Batch, Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::explained;
+pub use given::flag_name;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
@@ -68,12 +72,11 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     headspace::check(args)?;
     products::check_writable(args)?;
     let available = cores::available()?;
-    if let Some(list) = &args.cores {
-        cores::check(list, &available, "the host")?;
+    if let Some(list) = args.given.cores() {
+        cores::check(&list, &available, "the host")?;
     }
-    if let Some(list) = &args.drive_cores {
-        cores::check(list, &cores::online()?, "the drive")?;
-    }
+    let of_drive = CoreList(args.given.drive.cores.clone());
+    cores::check(&of_drive, &cores::online()?, "the drive")?;
     let mut device = args.device.map(Accelerator::open).transpose()?;
     let resumed = args.resume.as_deref().map(read_state).transpose()?;
     let plan = args.plan_in.as_deref().map(read_plan).transpose()?;
@@ -82,9 +85,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
         _ => Before::None,
     };
-    let pipelines = args.pipeline.iter().map(|name| pipeline(name)).collect::<anyhow::Result<_>>()?;
-    let classes = args.classes.as_deref().map(ddlp_dataset::read_class_list).transpose()?;
-    let mut options = options::loader_options(args, pipelines, classes, before)?;
+    let mut options = options::loader_options(args, before)?;
     drives::add_drives(args, &mut options)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);
     if finished.is_some() && options.strategy != Strategy::Csd {

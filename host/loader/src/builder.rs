@@ -53,6 +53,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Changes some of the options that are plain data: `.with(|o| o.batch_size = 64)`.
+    pub fn with(mut self, change: impl FnOnce(&mut LoaderOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
     /// Uses an opened dataset. [`Self::dataset_path`] is needed as well if a local drive takes part, and names the
     /// drive that holds the dataset if that drive is to take part by itself.
     pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
@@ -317,7 +323,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Chooses the samples of an epoch, and how often each occurs. States and plans know the choice by digests.
+    /// Chooses the samples of an epoch. States and plans know the choice by digests.
     pub fn choose(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self

@@ -80,7 +80,7 @@ mod memory_need;
 mod metrics;
 mod mixing;
 mod opening;
-mod options;
+pub mod options;
 mod order;
 mod per_sample;
 mod plan;

@@ -12,8 +12,8 @@ mod split;
 mod walks;
 
 pub(crate) use buckets::{BUCKETS_MAX, Buckets};
-pub(crate) use choice::Chosen;
 pub use choice::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, Weights};
+pub(crate) use choice::{Chosen, Copies, read_indices};
 pub use split::split;
 pub use walks::Portion;
 pub(crate) use walks::{Walks, described, portions_of};

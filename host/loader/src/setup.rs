@@ -12,7 +12,9 @@ use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
 use crate::opening::open_dataset_with;
 use crate::options::LoaderOptions;
-use crate::order::{Buckets, ChoiceRecord, Chosen, EpochCut, Portion, Walks, portions_of};
+use crate::order::{
+    Buckets, ChoiceRecord, Chosen, Copies, EpochCut, Indices, Portion, Walks, portions_of, read_indices,
+};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
@@ -420,7 +422,11 @@ fn chosen_of(
     dataset: &dyn Dataset,
     beside: &SampleFields,
 ) -> Result<(Chosen, ChoiceRecord), LoaderError> {
-    let (choice, options) = (&builder.choice, &builder.options);
+    let (mut choice, options) = (builder.choice.clone(), &builder.options);
+    if let (None, Some(file)) = (&choice.indices, &options.indices) {
+        let indices = read_indices(file).map_err(|said| LoaderError::Options(format!("`indices`: {said}")))?;
+        choice.indices = Some(Indices::Fixed(indices.into()));
+    }
     let is_mix = !dataset.parts().is_empty();
     let refusals = [
         (
@@ -438,12 +444,12 @@ fn chosen_of(
              \"skip\", or leave corrupt samples out of `indices`",
         ),
         (
-            choice.views > 1 && options.policy != CorruptPolicy::Fail,
+            options.views > 1 && options.policy != CorruptPolicy::Fail,
             "`policy` must be \"fail\" with several `views`, since a view of a corrupt sample would be missing or be \
              that of another sample: leave corrupt samples out by `indices`",
         ),
         (
-            choice.views > 1 && (options.mixup > 0.0 || options.cutmix > 0.0),
+            options.views > 1 && (options.mixup > 0.0 || options.cutmix > 0.0),
             "`mixup` and `cutmix` mix the samples of a batch, which has each of them several times under `views`: \
              leave `views` out, or mix the batches yourself",
         ),
@@ -456,7 +462,8 @@ fn chosen_of(
         None => dataset.label(index).into(),
     };
     let classes = beside.classes().unwrap_or_else(|| dataset.classes()).len();
-    let chosen = Chosen::new(choice, dataset.len(), classes, label).map_err(LoaderError::of_order)?;
+    let copies = Copies { dataset: dataset.len(), repeats: options.repeats.into(), views: options.views.into() };
+    let chosen = Chosen::new(&choice, copies, classes, label).map_err(LoaderError::of_order)?;
     if options.buckets.len() > 1 && chosen.is_of_epoch() {
         let message = "several pipelines (`buckets`) cannot be used with `weights`, `repeats`, or a function as \
                        `indices`: which samples an epoch takes differs from epoch to epoch, and so would the number of \

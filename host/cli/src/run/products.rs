@@ -1,7 +1,6 @@
 //! The output files of a run: figures, page, plan, state.
 
 use super::args::RunArgs;
-use super::drives;
 use super::pipeline_file;
 use crate::machine;
 use crate::output::{self, Files};
@@ -9,10 +8,10 @@ use crate::text;
 use anyhow::anyhow;
 use ddlp_dataset::SampleFields;
 use ddlp_host::report::Report;
-use ddlp_host::{LoaderState, LocalDrive, LocalResults, Plan};
+use ddlp_host::{LoaderState, LocalResults, Plan};
 use ddlp_report::Context;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of the figures in messages.
 pub const JSON: &str = "the JSON report";
@@ -39,18 +38,21 @@ fn outputs(args: &RunArgs) -> impl Iterator<Item = (&'static str, &'static str, 
 
 /// Returns the files that the run reads and writes, except for the dataset.
 pub fn files(args: &RunArgs) -> Files<'_> {
-    let is_results_file = |place: &&Path| matches!(drives::results(place), LocalResults::File(_));
-    let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
+    let results = match &args.given.drive.results {
+        LocalResults::File(path) => Some(path.as_path()),
+        _ => None,
+    };
     outputs(args)
         .fold(Files::default(), |files, (option, _, path)| files.writes(option, Some(path)))
-        .writes("--results", args.results.as_deref().filter(is_results_file))
-        .reads("--pipeline", args.pipeline.iter().filter_map(|name| pipeline_file(name)))
-        .reads("--fields", args.fields.iter().flat_map(|path| SampleFields::files(path)))
-        .reads("--classes", args.classes.clone())
+        .writes("--results", results)
+        .reads("--pipeline", args.given.texts("pipeline").filter_map(pipeline_file))
+        .reads("--fields", args.given.fields().into_iter().flat_map(SampleFields::files))
+        .reads("--indices", args.given.texts("indices").map(PathBuf::from))
+        .reads("--classes", args.given.texts("class_names").map(PathBuf::from))
         .reads("--resume", args.resume.clone())
         .reads("--plan-in", args.plan_in.clone())
         .reads("this program", std::env::current_exe().ok())
-        .reads("the agent", drive.program())
+        .reads("the agent", args.given.drive.program())
 }
 
 /// The JSON report: the loader's figures, and how they were obtained.

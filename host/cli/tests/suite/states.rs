@@ -158,7 +158,7 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
     }
     let message = refuse(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
     assert!(
-        message.contains("--batch-size 5 --seed 3 --epochs 2, but --batch-size 6 --seed 4 --epochs 3 is given"),
+        message.contains("--batch-size 5 --epochs 2 --seed 3, but --batch-size 6 --epochs 3 --seed 4 is given"),
         "{message}"
     );
 }

@@ -3,10 +3,12 @@
 //! Sample ids stay those of the dataset: the choice names indices, and a drive prepares them as it prepares all others.
 //! A sample that occurs several times in an epoch has an id, and thus draws, for each occurrence ([`Copies`]).
 //!
-//! - `weighted`: draws by weights.
+//! - `file`: a file of indices. `weighted`: draws by weights.
 
+mod file;
 mod weighted;
 
+pub(crate) use file::read_indices;
 pub(crate) use weighted::WeightedDraw;
 
 use super::walks::room;
@@ -14,9 +16,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-
-/// Most copies of a sample that a batch or an epoch may have by `repeats` or `views`.
-const COPIES_MAX: u32 = 256;
 
 /// Returns the indices of an epoch, or says in words why there are none.
 pub type IndicesOfEpoch = dyn Fn(u32) -> Result<Vec<u64>, String> + Send + Sync;
@@ -49,27 +48,15 @@ pub enum Weights {
     Balanced,
 }
 
-/// Which samples of the dataset the epochs of a run have, and how often. Default: each sample once.
-#[derive(Clone, Debug)]
+/// Which samples of the dataset the epochs of a run have. Default: each sample.
+#[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Samples of an epoch. Default: all.
+    /// Samples of an epoch. Default: those in the file that [`LoaderOptions::indices`](crate::LoaderOptions::indices)
+    /// names, or all.
     pub indices: Option<Indices>,
     /// Weights by which the samples of an epoch are drawn, with replacement, from those that `indices` name. Default:
     /// none, each occurs once.
     pub weights: Option<Weights>,
-    /// How many times in succession each sample of an epoch occurs, with draws of its own each time. The ranks take
-    /// turns at the samples of a global batch then. An epoch has as many samples as without `repeats`, so fewer
-    /// different ones. Default 1.
-    pub repeats: u32,
-    /// Draws of each sample in its batch. A rank's rows are those of the first draw of all samples, then those of the
-    /// second draw, and so on. Samples of a batch and of an epoch are counted once. Default 1.
-    pub views: u32,
-}
-
-impl Default for Choice {
-    fn default() -> Self {
-        Self { indices: None, weights: None, repeats: 1, views: 1 }
-    }
 }
 
 /// What states and plans record of a choice of samples.
@@ -80,9 +67,9 @@ pub struct ChoiceRecord {
     pub indices: Option<String>,
     /// Digest of the weights of all samples; `None` if there are none.
     pub weights: Option<String>,
-    /// See [`Choice::repeats`].
+    /// See [`LoaderOptions::repeats`](crate::LoaderOptions::repeats).
     pub repeats: u32,
-    /// See [`Choice::views`].
+    /// See [`LoaderOptions::views`](crate::LoaderOptions::views).
     pub views: u32,
 }
 
@@ -208,20 +195,16 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Checks a choice for a dataset of `dataset` samples with these labels, of which `classes` have names, and makes
-    /// everything ready for the epochs.
+    /// Checks a choice for a dataset of `copies.dataset` samples with these labels, of which `classes` have names, and
+    /// makes everything ready for the epochs.
     ///
     /// # Errors
     ///
     /// Names the option, the place and the value that does not fit, or says that the system refuses memory.
-    pub fn new(choice: &Choice, dataset: u64, classes: usize, label: impl Fn(u64) -> i64) -> io::Result<Self> {
-        for (name, copies) in [("repeats", choice.repeats), ("views", choice.views)] {
-            if !(1..=COPIES_MAX).contains(&copies) {
-                return Err(wrong(format!("`{name}` is {copies}, but must be a whole number from 1 to {COPIES_MAX}")));
-            }
-        }
-        let copies = Copies { dataset, repeats: choice.repeats.into(), views: choice.views.into() };
-        let mut record = ChoiceRecord { repeats: choice.repeats, views: choice.views, ..ChoiceRecord::default() };
+    pub fn new(choice: &Choice, copies: Copies, classes: usize, label: impl Fn(u64) -> i64) -> io::Result<Self> {
+        let Copies { dataset, repeats, views } = copies;
+        // Both are options of 32 bits.
+        let mut record = ChoiceRecord { repeats: repeats as u32, views: views as u32, ..ChoiceRecord::default() };
         let fixed = match &choice.indices {
             None => None,
             Some(Indices::Fixed(indices)) => {

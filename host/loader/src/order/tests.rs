@@ -7,7 +7,8 @@ fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
 
 /// Walks over a dataset of this many samples.
 fn all(seed: Option<u64>, samples: u64) -> Walks {
-    Walks::plain(seed, samples, Chosen::new(&Choice::default(), samples, 0, |_| 0).unwrap())
+    let copies = Copies { dataset: samples, repeats: 1, views: 1 };
+    Walks::plain(seed, samples, Chosen::new(&Choice::default(), copies, 0, |_| 0).unwrap())
 }
 
 fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {

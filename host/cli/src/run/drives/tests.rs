@@ -1,5 +1,6 @@
 use super::*;
 use crate::run::args::parse;
+use ddlp_host::{LocalDrive, LocalResults};
 
 fn of(args: &RunArgs, strategy: Strategy) -> Result<Vec<DriveSpec>, String> {
     let mut options = LoaderOptions::default();
@@ -10,7 +11,8 @@ fn of(args: &RunArgs, strategy: Strategy) -> Result<Vec<DriveSpec>, String> {
 
 fn specs(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
     let args = parse(line).unwrap();
-    of(&args, args.strategy.unwrap_or_default())
+    let strategy = args.given.loader.get("strategy").map(|name| name.as_str().unwrap().parse().unwrap());
+    of(&args, strategy.unwrap_or_default())
 }
 
 #[test]
@@ -91,7 +93,8 @@ fn only_drives_at_an_address_are_optional() {
 
 #[test]
 fn results_are_shared_read_or_a_file() {
-    assert!(matches!(results(Path::new("shared")), LocalResults::Shared));
-    assert!(matches!(results(Path::new("read")), LocalResults::Read));
-    assert!(matches!(results(Path::new("./shared")), LocalResults::File(_)));
+    let results = |place: &str| parse(&["--results", place]).map(|args| args.given.drive.results);
+    assert_eq!(results("shared"), Ok(LocalResults::Shared));
+    assert_eq!(results("read"), Ok(LocalResults::Read));
+    assert_eq!(results("./shared"), Ok(LocalResults::File("./shared".into())));
 }

@@ -1,12 +1,11 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{ChoiceRecord, MaxCorrupt, PlanEpoch, PlannedRun};
+use ddlp_host::{ChoiceRecord, LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
+use std::time::Duration;
 
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let args = parse(&words).unwrap();
-    let pipelines = args.pipeline.iter().map(|name| Pipeline::named(name).unwrap()).collect();
-    loader_options(&args, pipelines, None, before).map_err(|error| error.to_string())
+    loader_options(&parse(&words).unwrap(), before).map_err(|error| error.to_string())
 }
 
 fn state() -> LoaderState {
@@ -109,9 +108,9 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
     let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
     assert_eq!(
         options(line, Before::State(&state, path)).unwrap_err(),
-        "--resume continues the run of at.json, which had --batch-size 32 --seed 7 --epoch-samples 100 --last drop \
-         --policy skip --pipeline cifar-train, but --batch-size 8 --seed 1 --epoch-samples 9 --last pad --policy fail \
-         --pipeline imagenet-val is given: leave that out"
+        "--resume continues the run of at.json, which had --batch-size 32 --seed 7 --policy skip --last drop \
+         --epoch-samples 100 --pipeline cifar-train, but --batch-size 8 --seed 1 --policy fail --last pad \
+         --epoch-samples 9 --pipeline imagenet-val is given: leave that out"
     );
     let old = LoaderState { policy: None, pipeline: None, ..state };
     let resumed = options("--policy replace", Before::State(&old, path)).unwrap();
@@ -140,8 +139,8 @@ fn a_plan_brings_what_it_determines() {
     let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
     assert_eq!(
         options(line, Before::Plan(&plan, path)).unwrap_err(),
-        "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, but --world-size \
-         4 --strategy mte --epochs 3 is given: leave that out"
+        "--plan-in repeats the run of o.plan, which had --epochs 2 --strategy wrr --world-size 2, but --epochs 3 \
+         --strategy mte --world-size 4 is given: leave that out"
     );
     let first = Plan { run: None, ..plan.clone() };
     assert_eq!(options("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);

@@ -9,6 +9,28 @@ const DATASET: u64 = 10;
 const CUT: EpochCut =
     EpochCut { samples: 0, batch: 0, last: LastBatch::Short, rank: 0, world: 1, repeats: 1, views: 1, buckets: None };
 
+/// A choice, and how often its samples occur.
+#[derive(Clone, Debug)]
+struct Choice {
+    indices: Option<Indices>,
+    weights: Option<Weights>,
+    repeats: u64,
+    views: u64,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self { indices: None, weights: None, repeats: 1, views: 1 }
+    }
+}
+
+impl Choice {
+    fn chosen(&self, label: fn(u64) -> i64) -> io::Result<Chosen> {
+        let Self { indices, weights, repeats, views } = self.clone();
+        Chosen::new(&super::Choice { indices, weights }, Copies { dataset: DATASET, repeats, views }, 0, label)
+    }
+}
+
 fn fixed(indices: &[u64]) -> Choice {
     Choice { indices: Some(Indices::Fixed(indices.into())), ..Choice::default() }
 }
@@ -19,7 +41,7 @@ fn weighted(weights: &[f64]) -> Choice {
 
 /// Walks over a choice from a dataset of ten samples, whose labels are 0, 0, 0, 1, 1, 1, 2, 2, 2, 3.
 fn walks(seed: Option<u64>, samples: Option<u64>, choice: &Choice) -> Walks {
-    let chosen = Chosen::new(choice, DATASET, 0, |index| (index / 3) as i64).unwrap();
+    let chosen = choice.chosen(|index| (index / 3) as i64).unwrap();
     Walks::plain(seed, samples.unwrap_or(chosen.count), chosen)
 }
 
@@ -28,7 +50,7 @@ fn ids(seed: Option<u64>, samples: Option<u64>, choice: &Choice) -> Vec<u64> {
 }
 
 fn refused(choice: &Choice) -> String {
-    let error = Chosen::new(choice, DATASET, 0, |index| (index / 3) as i64).unwrap_err();
+    let error = choice.chosen(|index| (index / 3) as i64).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     error.to_string()
 }
@@ -140,8 +162,6 @@ fn what_no_epoch_can_have_is_named() {
     for (choice, part) in [
         (fixed(&[]), "`indices` has no index"),
         (fixed(&[3, 10]), "`indices`[1] is 10, but the dataset has 10 samples"),
-        (Choice { repeats: 0, ..Choice::default() }, "`repeats` is 0, but must be a whole number from 1 to 256"),
-        (Choice { views: 257, ..Choice::default() }, "`views` is 257"),
         (weighted(&[1.0]), "`weights` has 1 weights, but the dataset has 10 samples and 4 classes"),
         (weighted(&[0.0; 10]), "every weight in `weights` is 0"),
         (weighted(&[1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), "`weights`[2] is -1"),
@@ -155,7 +175,7 @@ fn what_no_epoch_can_have_is_named() {
 
 #[test]
 fn records_tell_choices_apart() {
-    let record = |choice: &Choice| Chosen::new(choice, DATASET, 0, |index| index as i64).unwrap().record;
+    let record = |choice: &Choice| choice.chosen(|index| index as i64).unwrap().record;
     let by_epoch = Choice { indices: Some(Indices::ByEpoch(Arc::new(|_| Ok(vec![1, 2])))), ..Choice::default() };
     let records: Vec<ChoiceRecord> = [
         Choice::default(),
@@ -187,17 +207,17 @@ proptest! {
     fn ids_of_any_choice_are_those_of_its_samples(
         indices in proptest::collection::vec(0..DATASET, 1..30),
         samples in 1u64..90,
-        (repeats, views) in (1u32..5, 1u32..4),
+        (repeats, views) in (1u64..5, 1u64..4),
         is_weighted: bool,
         seed: u64,
     ) {
         let weights = is_weighted.then_some(Weights::Balanced);
         let choice = Choice { repeats, views, weights, ..fixed(&indices) };
         let walks = walks(Some(seed), Some(samples), &choice);
-        let cut = EpochCut { samples, batch: 7, repeats: repeats.into(), views: views.into(), ..CUT };
+        let cut = EpochCut { samples, batch: 7, repeats, views, ..CUT };
         let order = EpochOrder::new(&walks, 3, cut.clone()).unwrap();
         let ids: Vec<u64> = (0..cut.batches()).flat_map(|batch| order.sample_ids(batch as u32)).collect();
-        prop_assert_eq!(ids.len() as u64, samples * u64::from(views));
+        prop_assert_eq!(ids.len() as u64, samples * views);
         prop_assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
         prop_assert!(ids.iter().all(|id| *id < walks.id_limit() && indices.contains(&(id % DATASET))));
         if !is_weighted && repeats == 1 {

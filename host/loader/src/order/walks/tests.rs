@@ -19,7 +19,8 @@ fn walks(seed: Option<u64>, portions: &[(u64, u64)]) -> Walks {
 }
 
 fn plain(seed: Option<u64>, samples: u64) -> Walks {
-    Walks::plain(seed, samples, Chosen::new(&Choice::default(), samples, 0, |_| 0).unwrap())
+    let copies = Copies { dataset: samples, repeats: 1, views: 1 };
+    Walks::plain(seed, samples, Chosen::new(&Choice::default(), copies, 0, |_| 0).unwrap())
 }
 
 #[test]

@@ -1,0 +1,237 @@
+"""The arguments of a loader. They and their documentation are those of the Rust library's table of options.
+
+The table makes this file: `DDLP_UPDATE=1 cargo test -p ddlp-host python` writes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from ._arrow import ArrowTable
+from ._choice import file_of
+from ._dataset import Dataset
+from ._drives import Drive, cores_of, described
+from ._fields import ArrowStream, path_of
+from ._instead import refuses_other_loaders
+from ._mix import Mix
+from ._options import limit_of
+from ._per_sample import PerSample
+from ._phases import Normalize, Pipelines
+from ._samples import Samples
+
+
+class Arguments:
+    """What a loader is made of. `ddlp.Loader` takes the arguments."""
+
+    @refuses_other_loaders
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset | Sequence[tuple[Any, Any]],
+        *,
+        kind: str | None = None,
+        fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
+        classes: int | Sequence[str] | None = None,
+        pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
+        batch_size: int = 256,
+        epochs: int | None = None,
+        strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
+        seed: int = 0,
+        shuffle: bool = True,
+        policy: Literal["fail", "skip", "replace"] = "fail",
+        max_corrupt: int | str | None = None,
+        last: Literal["short", "drop", "pad"] = "short",
+        epoch_samples: int | None = None,
+        indices: Sequence[int] | Callable[[int], Any] | str | os.PathLike[str] | Any | None = None,
+        repeats: int = 1,
+        views: int = 1,
+        per_sample: PerSample | None = None,
+        weights: Literal["balanced"] | Sequence[float] | Any | None = None,
+        dtype: Literal["uint8", "float16", "bfloat16", "float32"] = "float32",
+        layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
+        normalize: Normalize | None = None,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
+        mix_probability: float = 1.0,
+        output: Literal["torch", "numpy", "dlpack"] = "torch",
+        device: str = "cpu",
+        ragged: bool = False,
+        names: tuple[str, str] | None = None,
+        drives: Drive | Sequence[Drive] | None = None,
+        drive_depth: int = 2,
+        drive_timeout_s: float = 30.0,
+        drive_optional: bool = False,
+        host_nqn: str | None = None,
+        threads: int | None = None,
+        cores: Sequence[int] = (),
+        buffers: int = 6,
+        window: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        stall_after_s: float = 10.0,
+        metrics: str | None = None,
+    ) -> None:
+        """Opens the dataset and the drives, and begins to prepare batches.
+
+        Args:
+            dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
+                address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as a
+                dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a
+                table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and
+                tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what
+                it was made of.
+            kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
+                images. One of "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents
+                say.
+            fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of
+                the dataset (of int64, float32, float16 or uint8, of any shape); a table of pyarrow, polars or pandas,
+                whose first column names the sample and whose other columns are fields; or the path of a file: such a
+                table as comma-separated values or Parquet (.parquet), a text (.txt) with the label of each sample in a
+                line, or tar shards with numbers in .json members. Batches are then dicts. A field named "label" takes
+                the place of the dataset's labels.
+            classes: Names of all classes; a label is an index into them. They number the classes of the dataset and of
+                labels in `fields`, so that a class has the same label in every dataset, also in one that lacks some of
+                the classes, such as a list of files for validation. A class that is not among them is an error. Or the
+                number of classes of mixed labels. Default: each dataset numbers its own.
+            pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
+                built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another
+                size, and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest
+                aspect ratio; among several of these, to the one with the largest images that have no more pixels than
+                the sample. A dict maps an epoch to what applies from that epoch on, such as
+                ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``. Default: the transform of a dataset of
+                torchvision, if it has one, else ddlp.imagenet_train(224).
+            batch_size: Samples of a global batch, of all ranks together.
+            epochs: Number of epochs. Default: no limit.
+            strategy: Order of delivery, and the prongs that take part. "ordered": batches 0, 1, 2, …, whichever prong
+                prepares them; "mte": batches from the head of the epoch by the CPU, then from its tail by drives;
+                "wrr": from any prong that is ready, weighted by rate; "cpu": from the CPU alone; "csd": from drives
+                alone.
+            seed: Seed of the order and of all draws.
+            shuffle: Whether each epoch is a new permutation of the samples. Otherwise they come in the order of the
+                dataset, as for validation.
+            policy: Treatment of corrupt samples, which do not give an image or which the disk fails to read. A sample
+                whose file is missing, has changed or is out of reach is not corrupt: it always ends the run. "fail":
+                end the run with an error that names the sample; "skip": leave the sample out and count it; "replace":
+                replace the sample with the next one that is not corrupt.
+            max_corrupt: Limit on the distinct samples of an epoch that `policy="skip"` or `policy="replace"` passes
+                over: a number of samples, of all ranks together, or a share of each rank's samples, such as 1%. When
+                more are corrupt, the run ends with an error. A dataset that has disappeared or changed always ends it.
+                Default: 16 or 1 %, whichever is larger.
+            last: Treatment of an epoch's last batch if the samples do not fill it. With several ranks, a rank's share
+                of a short batch may have no sample. "short": deliver it with the samples that are left; "drop": leave
+                it out; "pad": fill it with samples from the beginning of the epoch.
+            epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch
+                takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
+            indices: The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`, or the
+                path of a file of them (.npy, or a text with a number in each line). An index that occurs several times
+                has random choices of its own each time. Or a function that returns those of an epoch, as many for each:
+                ``indices(epoch)``. It must return the same for the same epoch, and may be called three epochs ahead.
+                With ``shuffle=False``, samples come in this order. A state knows the indices, and a function by those
+                of epoch 0. Default: all samples.
+            repeats: How many times in succession each sample of an epoch occurs, with draws of its own each time;
+                several ranks take turns at them, as by torchvision's RASampler. An epoch is as long as without
+                `repeats`, and so has fewer different samples.
+            views: Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two
+                arrays, one of the first versions and one of the second ones; labels, other fields and ids come once.
+                `batch_size` and `epoch_samples` count each sample once.
+            per_sample: A function that changes the image of each sample, after the pipeline and before normalisation:
+                ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and
+                returns an image of the same shape and type. A function that makes its random choices from `seed` alone,
+                such as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the
+                CPU call it, one at a time; drives cannot call it, so there must be none. An operation of the pipeline
+                is much faster.
+            weights: Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for
+                each sample of the dataset, or for each class, or "balanced", by which all classes are equally frequent.
+                An epoch has `epoch_samples` draws. With `indices`, only those samples are drawn. Default: each sample
+                occurs once.
+            dtype: Type of the images' elements.
+            layout: Order of the images' dimensions. uint8 always lies in memory as NHWC; under NCHW it is a view with
+                strides, as floats are under channels_last.
+            normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
+                ``(v / 255 - mean) / std``. Default: floats from 0 to 1.
+            mixup: MixUp: alpha of the distribution Beta(alpha, alpha) of the weights by which images and labels are
+                mixed in pairs, as by torchvision's MixUp: each row with the row before it in this rank's share of the
+                batch. Labels are then float32, one number for each class. With `cutmix` too, each batch gets one of the
+                two, with equal probability. 0 turns MixUp off.
+            cutmix: CutMix: alpha of the distribution of the share that an image keeps when a rectangle of another one
+                covers it, as by torchvision's CutMix. 0 turns CutMix off.
+            mix_probability: Probability with which a batch is mixed, by MixUp or CutMix.
+            output: Kind of arrays: "torch", "numpy", or "dlpack" for ddlp.Array, which any library with DLPack takes
+                over.
+            device: Where batches lie: "cpu", or an NVIDIA GPU: "cuda:N", or "cuda" for PyTorch's current device (with
+                the output "dlpack", the device whose number is in LOCAL_RANK, else the first). A batch then travels as
+                bytes while the step before runs, and is an ordinary tensor on the current stream.
+            ragged: Whether the images of a batch come as a list, each a view in its own size. Needs a pipeline that
+                ends with PadTo, which puts images of different sizes on canvases of one size. Without `ragged`, the
+                images are one array of whole canvases, and `batch.sizes` says how large each image is there.
+            names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
+            drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is
+                connected to), an address, or a list of drives; an empty list is a run without drives. Default: the
+                drive that holds the dataset, if `dataset` is the address of one; otherwise none.
+            drive_depth: Batches that one drive has in work at a time.
+            drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost; the run then tries to
+                reconnect. A slow drive may take ten times as long as its rate predicts for its queued batches, if that
+                is longer.
+            drive_optional: Whether a run may begin without its drives at tcp:// addresses. A drive that cannot be
+                reached joins as soon as it can; a drive that refuses this host or does not fit still ends the run.
+            host_nqn: NQN by which this machine is known to drives at tcp:// addresses, as in their lists of allowed
+                hosts. Default: that of /etc/nvme/hostnqn, else one that DDLP makes once and keeps (`ddlp devices`
+                prints it).
+            threads: Threads of the CPU prong. Default: the usable cores (`cores`), divided among the processes of this
+                machine; half of them with a local drive.
+            cores: Cores that the loader's threads may use. Default: any core.
+            buffers: Batch buffers on the host: they bound how far the CPU prepares ahead, and how many batches the
+                consumer can keep.
+            window: Look-ahead of the strategy "ordered" in batches. Default: as many as buffers and slots can hold.
+            rank: Number of this process, from 0. Each rank gets its share of every global batch. Default: that of
+                torch.distributed if it is initialised, else RANK, else 0.
+            world_size: Number of processes. Default: as for `rank`, from WORLD_SIZE, else 1.
+            stall_after_s: Seconds without a batch after which the report says what the loader waits for.
+            metrics: Address, such as 127.0.0.1:9464, at which the run's figures can be read over HTTP, as Prometheus
+                reads them; port 0 takes a free port. Whoever can reach the address can read them. Default: none.
+
+        Raises:
+            ConfigurationError: The options do not fit each other or the dataset.
+            UnavailableError: The dataset cannot be opened.
+            DriveError: A drive cannot be used.
+            DeviceError: The GPU cannot be used.
+        """
+        self._begin({name: value for name, value in locals().items() if name != "self"})
+
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+OPTIONS: dict[str, Callable[[Any], Any] | None] = {
+    "kind": None,
+    "fields": path_of,
+    "batch_size": None,
+    "strategy": None,
+    "seed": None,
+    "shuffle": None,
+    "policy": None,
+    "max_corrupt": limit_of,
+    "last": None,
+    "epoch_samples": None,
+    "indices": file_of,
+    "repeats": None,
+    "views": None,
+    "dtype": None,
+    "layout": None,
+    "mixup": None,
+    "cutmix": None,
+    "mix_probability": None,
+    "drives": described,
+    "drive_depth": None,
+    "drive_timeout_s": None,
+    "drive_optional": None,
+    "host_nqn": None,
+    "threads": None,
+    "cores": cores_of,
+    "buffers": None,
+    "window": None,
+    "stall_after_s": None,
+    "metrics": None,
+}
+"""Options of the native part, each with the function that makes its value of the argument."""
