@@ -1,4 +1,4 @@
-"""The arguments of a loader. They and their documentation are those of the Rust library's table of options.
+"""The arguments of a loader, as the Rust library's table of options has them.
 
 The table makes this file: `DDLP_UPDATE=1 cargo test -p ddlp-host python` writes it.
 """
@@ -186,7 +186,8 @@ class Arguments:
             window: Look-ahead of the strategy "ordered" in batches. Default: as many as buffers and slots can hold.
             rank: Number of this process, from 0. Each rank gets its share of every global batch. Default: that of
                 torch.distributed if it is initialised, else RANK, else 0.
-            world_size: Number of processes. Default: as for `rank`, from WORLD_SIZE, else 1.
+            world_size: Number of processes that train together, each one a rank. Default: as for `rank`, from
+                WORLD_SIZE, else 1.
             stall_after_s: Seconds without a batch after which the report says what the loader waits for.
             metrics: Address, such as 127.0.0.1:9464, at which the run's figures can be read over HTTP, as Prometheus
                 reads them; port 0 takes a free port. Whoever can reach the address can read them. Default: none.

@@ -75,7 +75,7 @@ impl Run {
     /// after each batch.
     pub fn until(what: &str, builder: LoaderBuilder, mut is_over: impl FnMut(&Batch, &Loader) -> bool) -> Self {
         let begun = Instant::now();
-        Self::with(builder.epochs(1_000_000), |batch, loader| {
+        Self::with(builder.with(|o| o.epochs = 1_000_000), |batch, loader| {
             assert!(begun.elapsed() < LENIENT, "{what} within five minutes");
             if is_over(batch, loader) {
                 loader.stopper().stop();
@@ -129,7 +129,9 @@ impl FloatRun {
     /// Runs a loader to the end, normalised as for ImageNet; `each` sees the loader after every batch. No sample may
     /// come twice.
     pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Loader)) -> Self {
-        let built = builder.dtype(DType::F32).layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET).build();
+        let built = builder
+            .with(|o| (o.dtype, o.layout, o.normalize) = (DType::F32, ImageLayout::Nchw, Some(Normalize::IMAGENET)))
+            .build();
         let mut loader = built.unwrap_or_else(|error| panic!("the loader cannot be built: {}", chain(&error)));
         let (mut values, mut order) = (BTreeMap::new(), Vec::new());
         while let Some(batch) = loader.next() {
@@ -226,7 +228,10 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// more time than the loader gives them by default: a test that needs a time-out sets its own.
 pub fn loader(dataset: &Path) -> LoaderBuilder {
     let host = Host::named("nqn.2024-01.org.example:tests").expect("an nqn");
-    Loader::builder().dataset_path(dataset).batch_size(8).threads(2).seed(7).host(host).drive_timeout(LENIENT)
+    Loader::builder()
+        .with(|o| (o.dataset, o.batch_size, o.threads, o.seed) = (Some(dataset.into()), 8, Some(2), 7))
+        .host(host)
+        .with(|o| o.drive_timeout = LENIENT)
 }
 
 /// Returns a local drive with shared or read slots.

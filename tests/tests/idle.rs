@@ -43,7 +43,7 @@ fn switches() -> BTreeMap<u32, (String, u64)> {
 fn threads_without_work_do_not_run() {
     let photos = Photos::new(80);
     for (threads, is_fetched) in [(2, false), (4, true)] {
-        let base = loader(&photos.pack()).strategy(Strategy::Cpu).threads(2).buffers(2);
+        let base = loader(&photos.pack()).with(|o| (o.strategy, o.threads, o.buffers) = (Strategy::Cpu, Some(2), 2));
         let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
         let builder = if is_fetched { base.dataset(Arc::new(Hooked { dataset, hooks: Latent })) } else { base };
         let mut loader = builder.build().expect("the loader builds");

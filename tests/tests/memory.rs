@@ -98,8 +98,13 @@ fn hold(pack: &Path) {
         threads: Some(1),
         ..LocalDrive::default()
     };
-    let builder = loader(pack).batch_size(SMALL_BATCH).threads(4).buffers(BUFFERS).strategy(Strategy::Ordered);
-    let builder = builder.epoch_samples(18 * SMALL_BATCH as u64).drive(DriveSpec::Local(drive));
+    let builder = loader(pack).with(|o| {
+        o.batch_size = SMALL_BATCH;
+        o.threads = Some(4);
+        o.buffers = BUFFERS;
+        o.strategy = Strategy::Ordered;
+    });
+    let builder = builder.with(|o| o.epoch_samples = Some(18 * SMALL_BATCH as u64)).drive(DriveSpec::Local(drive));
     let mut was_full = false;
     let run = Run::with(builder, |_, loader| {
         let is_full = || loader.progress().snapshot().free_buffers == 0;
@@ -156,7 +161,7 @@ fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
     let photos = Photos::new(64);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "4", "--threads", "2"]);
     let before = agent.own_bytes();
-    Run::of(loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url())))
+    Run::of(loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(DriveSpec::Remote(agent.url())))
         .assert_exactly_once(1, 64);
     let after = agent.own_bytes();
     println!("{before} bytes before, {after} after");
@@ -171,7 +176,9 @@ fn an_agent_reports_the_memory_that_the_kernel_reports() {
     let agent = Agent::start(&kept(&photos), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
     drop(own);
     let before = agent.peak_bytes();
-    let builder = loader(&kept(&photos)).strategy(Strategy::Csd).epochs(4).drive(DriveSpec::Remote(agent.url()));
+    let builder = loader(&kept(&photos))
+        .with(|o| (o.strategy, o.epochs) = (Strategy::Csd, 4))
+        .drive(DriveSpec::Remote(agent.url()));
     let run = Run::of(builder);
     run.assert_exactly_once(4, 32);
     let said = run.report.prongs[1].peak_memory_mb.expect("an agent on Linux tells it") * 1e6;

@@ -17,7 +17,7 @@ const OWN_MB_MAX: f64 = 200.0;
 /// Goes through an epoch so that all buffers are in use, and returns by how much the process's peak memory exceeds
 /// them, in 10⁶ bytes.
 fn own_mb(builder: LoaderBuilder, dtype: DType) -> f64 {
-    let mut loader = builder.dtype(dtype).build().expect("it builds");
+    let mut loader = builder.with(|o| o.dtype = dtype).build().expect("it builds");
     let mut held = None;
     let mut images = 0;
     for batch in loader.by_ref() {
@@ -45,10 +45,14 @@ fn a_loader_has_little_memory_beside_its_batches() {
     let photos = Photos::of(64, |number| if number.is_multiple_of(LARGE_EVERY) { &large } else { &small }.clone());
     let pack = photos.pack_as("kept.ddlp", PackFormat::of(StoredForm::Kept));
     let builder = || {
-        let loader = loader(&pack).batch_size(BATCH).epoch_samples(SAMPLES).threads(4);
-        loader.buffers(BUFFERS).strategy(Strategy::Cpu)
+        let loader =
+            loader(&pack).with(|o| (o.batch_size, o.epoch_samples, o.threads) = (BATCH, Some(SAMPLES), Some(4)));
+        loader.with(|o| (o.buffers, o.strategy) = (BUFFERS, Strategy::Cpu))
     };
     let of_bytes = own_mb(builder(), DType::U8);
-    let of_floats = own_mb(builder().layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET), DType::F32);
+    let of_floats = own_mb(
+        builder().with(|o| (o.layout, o.normalize) = (ImageLayout::Nchw, Some(Normalize::IMAGENET))),
+        DType::F32,
+    );
     assert!(of_bytes <= OWN_MB_MAX && of_floats <= OWN_MB_MAX, "{of_bytes} MB with u8, {of_floats} MB with f32");
 }

@@ -71,7 +71,9 @@ fn consume(photos: &Photos, strategy: Strategy, results: LocalResults) -> (Repor
     let body = format!("sleep {START_S}; exec '{}' \"$@\"", agent.display());
     let script = stand_in::script(photos.scratch(), "late.sh", &body);
     let drive = LocalDrive { agent: Some(script), slots: Some(SLOTS), results, ..LocalDrive::default() };
-    let builder = loader(&photos.folder()).epochs(EPOCHS).threads(1).strategy(strategy).drive(DriveSpec::Local(drive));
+    let builder = loader(&photos.folder())
+        .with(|o| (o.epochs, o.threads, o.strategy) = (EPOCHS, Some(1), strategy))
+        .drive(DriveSpec::Local(drive));
     let gated = gated(&photos.folder());
     let mut loader = builder.dataset(gated.clone()).build().expect("the loader builds");
     seen.build_s = begun.elapsed().as_secs_f64();

@@ -8,16 +8,17 @@
 //!
 //! ```no_run
 //! use ddlp_cuda::{CudaTarget, Device, Output};
-//! use ddlp_host::{DType, ImageLayout, Loader, Normalize};
+//! use ddlp_host::{DType, ImageLayout, Loader, LoaderOptions, Normalize};
 //!
 //! let device = Device::open("cuda:0".parse()?)?;
-//! let loader = Loader::builder()
-//!     .dataset_path("photos.ddlp")
-//!     .dtype(DType::F16)
-//!     .layout(ImageLayout::Nchw)
-//!     .normalize(Normalize::IMAGENET)
-//!     .deliver_prepared_to(CudaTarget::on(&device))
-//!     .build()?;
+//! let options = LoaderOptions {
+//!     dataset: Some("photos.ddlp".into()),
+//!     dtype: DType::F16,
+//!     layout: ImageLayout::Nchw,
+//!     normalize: Some(Normalize::IMAGENET),
+//!     ..LoaderOptions::default()
+//! };
+//! let loader = Loader::builder().options(options).deliver_prepared_to(CudaTarget::on(&device)).build()?;
 //! // Training code implements `Consumer` for its own stream and memory, and calls `finish`.
 //! let mut output = Output::new(&device)?;
 //! for batch in loader {

@@ -6,7 +6,7 @@
 //! parts of an image.
 
 use clap::Parser;
-use ddlp_host::{Batch, DType, ImageLayout, LastBatch, Loader, Normalize, Pipeline};
+use ddlp_host::{Batch, DType, ImageLayout, LastBatch, Loader, LoaderOptions, Normalize, Pipeline};
 use std::path::PathBuf;
 
 const CIFAR: Normalize = Normalize { mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616] };
@@ -76,16 +76,17 @@ fn features(image: &[f32]) -> [f32; FEATURES] {
 
 fn main() -> anyhow::Result<()> {
     let Arguments { folder, epochs } = Arguments::parse();
-    let loader = Loader::builder()
-        .dataset_path(folder)
-        .pipeline(Pipeline::cifar_train())
-        .batch_size(64)
-        .dtype(DType::F32)
-        .layout(ImageLayout::Nchw)
-        .normalize(CIFAR)
-        .last(LastBatch::Drop)
-        .epochs(epochs)
-        .build()?;
+    let loader = Loader::open(LoaderOptions {
+        dataset: Some(folder),
+        pipeline: Pipeline::cifar_train(),
+        batch_size: 64,
+        dtype: DType::F32,
+        layout: ImageLayout::Nchw,
+        normalize: Some(CIFAR),
+        last: LastBatch::Drop,
+        epochs,
+        ..LoaderOptions::default()
+    })?;
     let (batches, mut classifier, mut sum) = (loader.batches_per_epoch(), Classifier([[0.0; FEATURES]; CLASSES]), 0.0);
     for batch in loader {
         let batch = batch?;

@@ -63,15 +63,17 @@ fn main() -> anyhow::Result<()> {
     let start = || {
         Loader::builder()
             .dataset(dataset.clone())
-            .pipeline(pipeline.clone())
-            .dtype(DType::F32)
-            .layout(ImageLayout::Nchw)
-            .normalize(normalize)
-            .batch_size(options.batch)
-            .epoch_samples(samples)
-            .epochs(epochs + 1)
-            .threads(options.threads)
-            .strategy(Strategy::Cpu)
+            .with(|o| {
+                o.pipeline = pipeline.clone();
+                o.dtype = DType::F32;
+                o.layout = ImageLayout::Nchw;
+                o.normalize = Some(normalize);
+                o.batch_size = options.batch;
+                o.epoch_samples = Some(samples);
+                o.epochs = epochs + 1;
+                o.threads = Some(options.threads);
+                o.strategy = Strategy::Cpu;
+            })
             .build()
     };
     let mut timed = time(start, samples, epochs)?;

@@ -75,7 +75,7 @@ pub(crate) type FieldMemory = Box<[Arc<dyn BatchMemory>]>;
 /// that host and drive share. Dropping the batch and its [shared fields](SharedField) gives the buffer or slot back. So
 /// a consumer that keeps batches slows the loader down, and one that keeps all of them stops it. To keep batches, copy
 /// them ([`into_owned`](Self::into_owned)), or configure enough buffers
-/// ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
+/// ([`LoaderOptions::buffers`](crate::LoaderOptions::buffers)).
 #[derive(Debug)]
 pub struct Batch {
     id: BatchId,
@@ -176,7 +176,7 @@ impl Batch {
     /// # Errors
     ///
     /// [`FieldError::DType`] under MixUp or CutMix, which make labels float32:
-    /// [`LoaderBuilder::mixup`](crate::LoaderBuilder::mixup).
+    /// [`LoaderOptions::mixup`](crate::LoaderOptions::mixup).
     pub fn labels(&self) -> Result<&[i64], FieldError> {
         self.view(LABEL_AT).as_slice()
     }

@@ -92,7 +92,7 @@ mod tests {
 
     fn builder(root: &TempDir, dataset: &str, classes: &[&str]) -> LoaderBuilder {
         let dataset = root.path().join(dataset);
-        LoaderBuilder::default().dataset_path(dataset).batch_size(2).class_names(names(classes))
+        LoaderBuilder::default().with(|o| (o.dataset, o.batch_size, o.class_names) = (Some(dataset), 2, names(classes)))
     }
 
     #[test]
@@ -106,11 +106,13 @@ mod tests {
             (&["class0", "class2", "class1"], "classes class1 = 1, this run has class2 = 1"),
             (&["class0", "class1", "class2", "more"], "classes no 3, this run has more = 3"),
         ] {
-            let refused = RunSetup::new(&builder(&root, "list.csv", classes).resume(setup.fresh.clone())).err();
+            let refused =
+                RunSetup::new(&builder(&root, "list.csv", classes).with(|o| o.resume = Some(setup.fresh.clone())))
+                    .err();
             let Some(LoaderError::State(error @ StateError::OtherRun(_))) = refused else { panic!("{refused:?}") };
             assert!(error.to_string().contains(part), "{error}");
         }
-        let resumed = RunSetup::new(&builder(&root, "list.csv", &ALL).resume(setup.fresh.clone()));
+        let resumed = RunSetup::new(&builder(&root, "list.csv", &ALL).with(|o| o.resume = Some(setup.fresh.clone())));
         assert!(resumed.is_ok());
         let notes = |dataset: &str, classes: &[&str]| {
             let builder = builder(&root, dataset, classes);
@@ -129,7 +131,8 @@ mod tests {
         let table = root.path().join("table.csv");
         let setup = |text: &str| {
             fs::write(&table, text).unwrap();
-            RunSetup::new(&builder(&root, "flat", &ALL).fields_path(&table)).map_err(|error| error.to_string())
+            RunSetup::new(&builder(&root, "flat", &ALL).with(|o| o.fields = Some(table.clone())))
+                .map_err(|error| error.to_string())
         };
         let named = setup("name,label\n1,class2\n2,class0\n").unwrap_or_else(|error| panic!("{error}"));
         let label = |index| i64::from_ne_bytes(named.beside.value(0, index).try_into().unwrap());

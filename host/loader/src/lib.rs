@@ -1,15 +1,15 @@
 //! The loader for training code: one epoch, prepared from both ends.
 //!
 //! ```no_run
-//! use ddlp_host::{DriveSpec, Loader, LocalDrive, Strategy};
+//! use ddlp_host::{DriveSpec, Loader, LoaderOptions, LocalDrive};
 //!
-//! let loader = Loader::builder()
-//!     .dataset_path("photos.ddlp")
-//!     .batch_size(256)
-//!     .epochs(2)
-//!     .strategy(Strategy::Ordered)
-//!     .drive(DriveSpec::Local(LocalDrive::default()))
-//!     .build()?;
+//! let loader = Loader::open(LoaderOptions {
+//!     dataset: Some("photos.ddlp".into()),
+//!     batch_size: 256,
+//!     epochs: 2,
+//!     drives: Some(vec![DriveSpec::Local(LocalDrive::default())]),
+//!     ..LoaderOptions::default()
+//! })?;
 //! for batch in loader {
 //!     let batch = batch?;
 //!     println!("epoch {} batch {}: {} images", batch.epoch(), batch.index(), batch.len());
@@ -18,18 +18,19 @@
 //! ```
 //!
 //! A batch consists of named fields: `image`, and `label` (int64). Images are uint8 in NHWC by default. The options
-//! [`dtype`](LoaderBuilder::dtype), [`layout`](LoaderBuilder::layout) and [`normalize`](LoaderBuilder::normalize) ask
+//! [`dtype`](LoaderOptions::dtype), [`layout`](LoaderOptions::layout) and [`normalize`](LoaderOptions::normalize) ask
 //! for floats instead, which the loader's threads compute:
 //!
 //! ```no_run
-//! use ddlp_host::{DType, ImageLayout, Loader, Normalize};
+//! use ddlp_host::{DType, ImageLayout, Loader, LoaderOptions, Normalize};
 //!
-//! let loader = Loader::builder()
-//!     .dataset_path("photos.ddlp")
-//!     .dtype(DType::F32)
-//!     .layout(ImageLayout::Nchw)
-//!     .normalize(Normalize::IMAGENET)
-//!     .build()?;
+//! let loader = Loader::open(LoaderOptions {
+//!     dataset: Some("photos.ddlp".into()),
+//!     dtype: DType::F32,
+//!     layout: ImageLayout::Nchw,
+//!     normalize: Some(Normalize::IMAGENET),
+//!     ..LoaderOptions::default()
+//! })?;
 //! for batch in loader {
 //!     let batch = batch?;
 //!     let (images, labels): (&[f32], &[i64]) = (batch.field("image")?.as_slice()?, batch.labels()?);

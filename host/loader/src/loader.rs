@@ -45,10 +45,10 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// an error and then nothing more. Dropping the loader ends its threads and the drives that it started.
 ///
 /// Each batch occupies one of a few buffers until it is dropped, so `collect` needs copies, or as many
-/// [`buffers`](LoaderBuilder::buffers) as batches:
+/// [`buffers`](LoaderOptions::buffers) as batches:
 ///
 /// ```no_run
-/// # let loader = ddlp_host::Loader::builder().dataset_path("photos.ddlp").build()?;
+/// # let loader = ddlp_host::Loader::open(ddlp_host::LoaderOptions::default())?;
 /// let all: Vec<ddlp_host::Batch> = loader.map(|batch| batch?.into_owned()).collect::<Result<_, _>>()?;
 /// # Ok::<(), ddlp_host::LoaderError>(())
 /// ```
@@ -220,7 +220,7 @@ impl Loader {
         self.progress().state()
     }
 
-    /// Returns the plan of the epochs that this loader has delivered completely; [`LoaderBuilder::replay`] replays it.
+    /// Returns the plan of the epochs that this loader has delivered completely; [`LoaderOptions::replay`] replays it.
     /// A [`go_to`](Self::go_to) leaves them in the plan, and an epoch that the loader delivers again replaces the
     /// earlier one. An epoch that `go_to` left or entered in the middle is not in the plan, nor is one that the run
     /// resumed in the middle.
@@ -468,7 +468,8 @@ mod tests {
     fn a_refused_drive_ends_the_run_at_its_next_position_too() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 8 * 3073]).unwrap();
-        let mut loader = Loader::builder().dataset_path(folder.path()).batch_size(4).build().unwrap();
+        let mut loader =
+            Loader::builder().with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 4)).build().unwrap();
         loader.engine.refuse(0, "it holds another dataset".to_string().into());
         loader.go_to(&loader.state()).unwrap();
         assert!(matches!(loader.next(), Some(Err(LoaderError::Drive { .. }))));

@@ -31,7 +31,8 @@ fn a_loader_of_large_images_leaves_the_allocator_as_it_is() {
     let image = jpeg(&photo(1600, 1200, 1), 1600, 1200, &options).unwrap();
     std::fs::write(class.join("large.jpg"), image).unwrap();
     let run = || {
-        let loader = Loader::builder().dataset_path(folder.path()).batch_size(1).strategy(Strategy::Cpu);
+        let loader = Loader::builder()
+            .with(|o| (o.dataset, o.batch_size, o.strategy) = (Some(folder.path().into()), 1, Strategy::Cpu));
         let images: usize = loader.build().unwrap().map(|batch| batch.unwrap().len()).sum();
         assert_eq!(images, 1);
     };

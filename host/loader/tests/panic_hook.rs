@@ -25,7 +25,8 @@ fn a_loader_that_decodes_by_other_libraries_leaves_the_panic_hook_as_it_is() {
     panic::set_hook(Box::new(move |info| before(info)));
     let before = hook();
     let run = || {
-        let loader = Loader::builder().dataset_path(folder.path()).batch_size(1).strategy(Strategy::Cpu);
+        let loader = Loader::builder()
+            .with(|o| (o.dataset, o.batch_size, o.strategy) = (Some(folder.path().into()), 1, Strategy::Cpu));
         let images: usize = loader.build().unwrap().map(|batch| batch.unwrap().len()).sum();
         assert_eq!(images, 1);
     };

@@ -39,7 +39,8 @@ fn damage(photos: &Photos, indices: impl Iterator<Item = u32>) {
 /// Delivers two batches, changes the dataset by `act`, and goes on to the end. Returns the error, and checks that the
 /// report counts no sample as corrupt.
 fn error_after(builder: LoaderBuilder, act: impl FnOnce()) -> LoaderError {
-    let mut loader: Loader = builder.buffers(2).build().unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let mut loader: Loader =
+        builder.with(|o| o.buffers = 2).build().unwrap_or_else(|error| panic!("{}", chain(&error)));
     for batch in loader.by_ref().take(2) {
         batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
@@ -73,7 +74,7 @@ fn a_folder_that_is_removed_ends_the_run_under_every_policy() {
     for policy in POLICIES {
         let photos = photos();
         let folder = photos.folder();
-        let error = error_after(loader(&folder).policy(policy), || fs::remove_dir_all(&folder).unwrap());
+        let error = error_after(loader(&folder).with(|o| o.policy = policy), || fs::remove_dir_all(&folder).unwrap());
         let text = unavailable(error);
         // A thread may notice when only a file or a class is gone so far.
         let named = text.contains(&folder.display().to_string()) && text.contains("is gone");
@@ -88,7 +89,7 @@ fn a_folder_that_is_removed_ends_a_run_with_a_drive() {
         let photos = photos();
         let folder = photos.folder();
         // Far more epochs than buffers and slots hold.
-        let builder = loader(&folder).policy(CorruptPolicy::Skip).epochs(200).strategy(strategy);
+        let builder = loader(&folder).with(|o| (o.policy, o.epochs, o.strategy) = (CorruptPolicy::Skip, 200, strategy));
         let builder = builder.drive(local(LocalResults::Shared));
         let text = unavailable(error_after(builder, || fs::remove_dir_all(&folder).unwrap()));
         assert!(text.contains("is gone"), "{strategy}: {text}");
@@ -99,7 +100,7 @@ fn a_folder_that_is_removed_ends_a_run_with_a_drive() {
 fn a_class_that_is_removed_is_named() {
     let photos = photos();
     let class = photos.folder().join("class_1");
-    let builder = loader(&photos.folder()).policy(CorruptPolicy::Skip);
+    let builder = loader(&photos.folder()).with(|o| o.policy = CorruptPolicy::Skip);
     // The class is removed at once: while its files disappear one by one, a thread may miss a file of a class that is
     // still there.
     let elsewhere = photos.scratch().join("elsewhere");
@@ -112,7 +113,7 @@ fn a_pack_that_is_cut_ends_the_run_under_every_policy() {
     let photos = photos();
     for policy in POLICIES {
         let pack = copied(&photos, "cut.ddlp");
-        let text = unavailable(error_after(loader(&pack).policy(policy), || cut(&pack)));
+        let text = unavailable(error_after(loader(&pack).with(|o| o.policy = policy), || cut(&pack)));
         assert!(text.contains("the pack has changed since it was opened") && text.contains("cut.ddlp"), "{text}");
     }
 }
@@ -124,7 +125,7 @@ fn a_pack_that_is_overwritten_in_place_has_changed() {
     let other = others.pack();
     for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
         let pack = copied(&photos, "overwritten.ddlp");
-        let error = error_after(loader(&pack).policy(policy), || {
+        let error = error_after(loader(&pack).with(|o| o.policy = policy), || {
             fs::copy(&other, &pack).map(drop).unwrap();
         });
         let text = unavailable(error);
@@ -138,7 +139,7 @@ fn a_pack_that_is_replaced_by_rename_is_read_on() {
     let (pack, others) = (copied(&photos, "replaced.ddlp"), Photos::new(30));
     let whole = Run::of(loader(&photos.pack()));
     let mut other = Some(others.pack());
-    let run = Run::with(loader(&pack).buffers(2), |_, _| {
+    let run = Run::with(loader(&pack).with(|o| o.buffers = 2), |_, _| {
         if let Some(other) = other.take() {
             fs::copy(&other, pack.with_extension("new")).unwrap();
             fs::rename(pack.with_extension("new"), &pack).unwrap();
@@ -153,7 +154,7 @@ fn a_file_that_may_not_be_read_ends_the_run() {
     let file = photos.folder().join("class_0/00000.jpg");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let _unprivileged = Unprivileged::new(&photos.folder());
-    let mut loader = loader(&photos.folder()).policy(CorruptPolicy::Skip).build().unwrap();
+    let mut loader = loader(&photos.folder()).with(|o| o.policy = CorruptPolicy::Skip).build().unwrap();
     let text = unavailable(loader.find_map(Result::err).expect("the run ends with an error"));
     assert!(text.contains("00000.jpg"), "{text}");
 }
@@ -185,7 +186,7 @@ fn a_dataset_that_is_absent_for_a_moment_costs_no_sample() {
     for policy in POLICIES {
         let hooks = Absent { attempts: Mutex::default() };
         let dataset = Arc::new(Hooked { dataset: open(&photos.folder()).unwrap(), hooks });
-        let run = Run::of(loader(&photos.folder()).dataset(dataset.clone()).policy(policy));
+        let run = Run::of(loader(&photos.folder()).dataset(dataset.clone()).with(|o| o.policy = policy));
         assert_eq!(run.ordered_digest, whole.ordered_digest, "{policy:?}");
         assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
         let attempts = dataset.hooks.attempts.lock().unwrap();
@@ -229,7 +230,9 @@ fn each_of_the_two_checks_finds_a_dataset_that_has_changed() {
         }
         let hooks = Overwritten { is_seen_per_batch };
         let dataset = Arc::new(Hooked { dataset: open(&photos.folder()).unwrap(), hooks });
-        let builder = loader(&photos.folder()).dataset(dataset).strategy(Strategy::Cpu).policy(CorruptPolicy::Skip);
+        let builder = loader(&photos.folder())
+            .dataset(dataset)
+            .with(|o| (o.strategy, o.policy) = (Strategy::Cpu, CorruptPolicy::Skip));
         let text = unavailable(builder.build().unwrap().find_map(Result::err).expect("the run ends with an error"));
         assert!(text.contains("the pack has changed since it was opened"), "{text}");
     }
@@ -260,7 +263,7 @@ fn a_file_that_its_device_cannot_read_is_corrupt() {
         let dataset = open(&photos.folder()).unwrap();
         Arc::new(Hooked { dataset, hooks: BadSectors { samples: vec![7] } })
     };
-    let run = Run::of(loader(&photos.folder()).dataset(dataset()).policy(CorruptPolicy::Skip));
+    let run = Run::of(loader(&photos.folder()).dataset(dataset()).with(|o| o.policy = CorruptPolicy::Skip));
     assert_eq!((run.report.images, run.report.corrupt.len()), (u64::from(SAMPLES) - 1, 1));
     assert_eq!(run.report.corrupt[0].reason, "read failed");
 }
@@ -274,7 +277,7 @@ fn a_drive_whose_pack_is_cut_costs_no_sample() {
         let state = tempfile::tempdir().unwrap();
         let agent = Agent::start(&copy, state.path(), &["--slots", "4"]);
         // The drive prepares no more than it has slots before the consumer takes a batch, so it reads after the cut.
-        let builder = loader(&photos.pack()).policy(policy).strategy(Strategy::Csd);
+        let builder = loader(&photos.pack()).with(|o| (o.policy, o.strategy) = (policy, Strategy::Csd));
         let loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
         cut(&copy);
         let run = Run::over(loader, |_, _| ());
@@ -297,7 +300,7 @@ fn a_drive_with_a_damaged_sample_of_its_own_costs_no_sample() {
     fs::File::options().write(true).open(&copy).unwrap().write_all_at(&[0x5A; 8], place.offset + 9).unwrap();
     let state = tempfile::tempdir().unwrap();
     let agent = Agent::start(&copy, state.path(), &[]);
-    let builder = loader(&photos.pack()).policy(CorruptPolicy::Skip).strategy(Strategy::Csd);
+    let builder = loader(&photos.pack()).with(|o| (o.policy, o.strategy) = (CorruptPolicy::Skip, Strategy::Csd));
     let run = Run::of(builder.drive(DriveSpec::Remote(agent.url())));
     assert_eq!(run.digest, whole.digest);
     assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
@@ -319,11 +322,11 @@ fn a_drive_with_a_damaged_neighbour_replaces_as_the_host_does() {
     let copy = copied(&photos, "drive.ddlp");
     let place = dataset.location(bad + 1);
     fs::File::options().write(true).open(&copy).unwrap().write_all_at(&[0x5A; 8], place.offset + 9).unwrap();
-    let base = || loader(&pack).policy(CorruptPolicy::Replace);
+    let base = || loader(&pack).with(|o| o.policy = CorruptPolicy::Replace);
     let whole = Run::of(base());
     let state = tempfile::tempdir().unwrap();
     let agent = Agent::start(&copy, state.path(), &[]);
-    let run = Run::of(base().strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url())));
+    let run = Run::of(base().with(|o| o.strategy = Strategy::Csd).drive(DriveSpec::Remote(agent.url())));
     assert_eq!(run.digest, whole.digest);
     assert_eq!((run.report.corrupt.len(), &run.report.corrupt[0].action), (1, &whole.report.corrupt[0].action));
     let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == FaultKind::Damaged).collect();
@@ -339,7 +342,7 @@ fn a_drive_that_claims_damage_which_the_cpu_refutes_is_given_up() {
     (0..dataset.len()).for_each(|index| file.write_all_at(&[0x5A; 8], dataset.location(index).offset + 9).unwrap());
     let state = tempfile::tempdir().unwrap();
     let agent = Agent::start(&copy, state.path(), &[]);
-    let builder = loader(&photos.pack()).policy(CorruptPolicy::Skip).strategy(Strategy::Csd);
+    let builder = loader(&photos.pack()).with(|o| (o.policy, o.strategy) = (CorruptPolicy::Skip, Strategy::Csd));
     let builder = builder.drive(DriveSpec::Remote(agent.url()));
     let run = Run::until("the drive is given up", builder, |_, loader| {
         // The CPU does not prepare everything while the drive is lost.
@@ -365,7 +368,7 @@ fn a_drive_whose_dataset_was_away_is_used_again() {
     }
     let state = tempfile::tempdir().unwrap();
     let agent = Agent::start(&there, state.path(), &[]);
-    let builder = loader(&photos.folder()).strategy(Strategy::Csd).epochs(1_000_000);
+    let builder = loader(&photos.folder()).with(|o| (o.strategy, o.epochs) = (Strategy::Csd, 1_000_000));
     let mut loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
     let progress = loader.progress();
     let mut is_by_drive = || loader.next().expect("more epochs").expect("no sample is lost").prong() == 1;
@@ -390,7 +393,7 @@ fn an_image_that_is_bad_on_both_sides_is_no_fault_of_the_drive() {
     let photos = photos();
     damage(&photos, [5].into_iter());
     let csd = |policy| {
-        let builder = loader(&photos.folder()).policy(policy).strategy(Strategy::Csd);
+        let builder = loader(&photos.folder()).with(|o| (o.policy, o.strategy) = (policy, Strategy::Csd));
         builder.drive(local(LocalResults::Shared))
     };
     let mut failing = csd(CorruptPolicy::Fail).build().unwrap();
@@ -416,13 +419,13 @@ fn the_limit_is_reached_exactly_and_by_one_more() {
     damage(&photos, (0..BAD).map(|number| number * 17));
     let dataset = photos.pack();
     for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
-        let base = || loader(&dataset).policy(policy).epochs(2);
-        let both = || base().strategy(Strategy::Mte).drive(local(LocalResults::Shared));
+        let base = || loader(&dataset).with(|o| (o.policy, o.epochs) = (policy, 2));
+        let both = || base().with(|o| o.strategy = Strategy::Mte).drive(local(LocalResults::Shared));
         let exactly = MaxCorrupt::Samples(BAD.into());
-        let run = Run::of(both().max_corrupt(exactly));
+        let run = Run::of(both().with(|o| o.max_corrupt = exactly));
         assert_eq!(run.report.corrupt.len(), 2 * BAD as usize, "each epoch counts for itself");
-        assert_eq!(run.digest, Run::of(base().max_corrupt(exactly)).digest);
-        for builder in [base(), both(), base().max_corrupt(MaxCorrupt::Samples(u64::from(BAD) - 1))] {
+        assert_eq!(run.digest, Run::of(base().with(|o| o.max_corrupt = exactly)).digest);
+        for builder in [base(), both(), base().with(|o| o.max_corrupt = MaxCorrupt::Samples(u64::from(BAD) - 1))] {
             let error = builder.build().unwrap().find_map(Result::err).expect("the run ends with an error");
             let LoaderError::TooManyCorrupt { corrupt, limit, .. } = &error else { panic!("{}", chain(&error)) };
             assert_eq!((*corrupt, *limit), (BAD.into(), u64::from(BAD) - 1), "the default is 16 here");
@@ -437,11 +440,11 @@ fn the_limit_is_reached_exactly_and_by_one_more() {
 fn a_run_beyond_the_limit_goes_on_with_a_higher_one() {
     let photos = photos();
     damage(&photos, (0..20).map(|number| number * 15));
-    let base = || loader(&photos.folder()).policy(CorruptPolicy::Skip);
+    let base = || loader(&photos.folder()).with(|o| o.policy = CorruptPolicy::Skip);
     let mut first = base().build().unwrap();
     let mut images: usize = first.by_ref().map_while(Result::ok).map(|batch| batch.len()).sum();
     let state = first.state();
-    let rest = Run::of(base().resume(state).max_corrupt(MaxCorrupt::Percent(100.0)));
+    let rest = Run::of(base().with(|o| (o.resume, o.max_corrupt) = (Some(state), MaxCorrupt::Percent(100.0))));
     images += rest.report.images as usize;
     assert_eq!(images, SAMPLES as usize - 20);
 }
@@ -453,11 +456,11 @@ fn the_next_readable_sample_may_be_far_away() {
     damage(&photos, (0..SAMPLES).filter(|index| index % 3 == 1));
     for dataset in [photos.folder(), photos.pack()] {
         let base = || {
-            let builder = loader(&dataset).policy(CorruptPolicy::Replace);
-            builder.max_corrupt(MaxCorrupt::Percent(50.0))
+            let builder = loader(&dataset).with(|o| o.policy = CorruptPolicy::Replace);
+            builder.with(|o| o.max_corrupt = MaxCorrupt::Percent(50.0))
         };
         let cpu = Run::of(base());
-        let csd = Run::of(base().strategy(Strategy::Csd).drive(local(LocalResults::Shared)));
+        let csd = Run::of(base().with(|o| o.strategy = Strategy::Csd).drive(local(LocalResults::Shared)));
         cpu.assert_exactly_once(1, SAMPLES.into());
         assert_eq!(cpu.ordered_digest, csd.ordered_digest);
         assert!(csd.troubles().is_empty(), "the drive looks as far: {:?}", csd.report.faults);
@@ -470,7 +473,12 @@ fn the_next_readable_sample_may_be_far_away() {
 fn replace_says_how_far_it_looked_and_does_not_advise_itself() {
     let photos = photos();
     damage(&photos, 0..SAMPLES);
-    let error = loader(&photos.folder()).policy(CorruptPolicy::Replace).build().unwrap().find_map(Result::err).unwrap();
+    let error = loader(&photos.folder())
+        .with(|o| o.policy = CorruptPolicy::Replace)
+        .build()
+        .unwrap()
+        .find_map(Result::err)
+        .unwrap();
     let text = error.to_string();
     assert!(text.contains("none of the 299 samples after it"), "{text}");
     assert!(text.contains(r#"leave them out: `policy="skip"`"#), "{text}");

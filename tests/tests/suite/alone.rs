@@ -34,14 +34,14 @@ fn serve(photos: &Photos) -> Agent {
 
 /// Returns a loader of two epochs over the agent's dataset; the drive takes part if the strategy lets it.
 fn alone(agent: &Agent, strategy: Strategy) -> LoaderBuilder {
-    loader(Path::new(&agent.url())).epochs(2).strategy(strategy)
+    loader(Path::new(&agent.url())).with(|o| (o.epochs, o.strategy) = (2, strategy))
 }
 
 #[test]
 fn every_strategy_delivers_what_it_delivers_from_the_file() {
     let photos = photos();
     let agent = serve(&photos);
-    let file = Run::of(loader(&photos.pack()).epochs(2));
+    let file = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2));
     let expected = file.digest;
     for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
         let run = Run::of(alone(&agent, strategy));
@@ -66,11 +66,13 @@ fn options_may_leave_the_drive_out_or_name_others() {
     let agent = serve(&photos);
     let another = Agent::start(&photos.pack(), &photos.scratch().join("another"), &["--slots", "8"]);
     for drives in [vec![], vec![another.url()], vec![agent.url(), another.url()]] {
-        let mut options = LoaderOptions::default();
-        options.dataset = Some(agent.url().into());
-        options.batch_size = 8;
-        options.host_nqn = Some("nqn.2024-01.org.example:tests".into());
-        options.drives = Some(drives.iter().cloned().map(DriveSpec::Remote).collect());
+        let options = LoaderOptions {
+            dataset: Some(agent.url().into()),
+            batch_size: 8,
+            host_nqn: Some("nqn.2024-01.org.example:tests".into()),
+            drives: Some(drives.iter().cloned().map(DriveSpec::Remote).collect()),
+            ..LoaderOptions::default()
+        };
         let run = Run::of(Loader::builder().options(options));
         run.assert_exactly_once(1, SAMPLES.into());
         let prongs: Vec<_> = run.report.prongs.iter().skip(1).map(|prong| prong.name.clone()).collect();
@@ -82,14 +84,17 @@ fn options_may_leave_the_drive_out_or_name_others() {
 fn neither_threads_nor_buffers_nor_a_consumer_that_keeps_batches_change_what_is_delivered() {
     let photos = photos();
     let agent = serve(&photos);
-    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    let expected = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2)).digest;
     for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
         for (threads, buffers, kept) in [(1, 2, 1), (3, 2, 0), (3, 6, 5)] {
             let mut held = VecDeque::new();
-            let run = Run::with(alone(&agent, strategy).threads(threads).buffers(buffers), |batch, _| {
-                held.push_back(batch.field("image").expect("images").share());
-                held.truncate(kept);
-            });
+            let run = Run::with(
+                alone(&agent, strategy).with(|o| (o.threads, o.buffers) = (Some(threads), buffers)),
+                |batch, _| {
+                    held.push_back(batch.field("image").expect("images").share());
+                    held.truncate(kept);
+                },
+            );
             run.assert_exactly_once(2, SAMPLES.into());
             assert_eq!(run.digest, expected, "{strategy}, {threads} threads, {buffers} buffers, {kept} kept");
         }
@@ -128,7 +133,11 @@ fn a_record_that_is_read_by_itself_counts() {
         let state = folder.path().join(format!("state {is_damaged}"));
         let agent = Agent::start(&path, &state, &["--slots", "8"]);
         let [file, drive] = [path.clone(), agent.url().into()].map(|place| {
-            let builder = loader(&place).strategy(Strategy::Cpu).pipeline(Pipeline::cifar_train()).epoch_samples(100);
+            let builder = loader(&place).with(|o| {
+                o.strategy = Strategy::Cpu;
+                o.pipeline = Pipeline::cifar_train();
+                o.epoch_samples = Some(100);
+            });
             Run::of(builder)
         });
         assert_eq!(file.digest, drive.digest);
@@ -146,7 +155,8 @@ fn samples_of_every_form_are_read_once() {
     for (photos, form) in jpegs.into_iter().chain([(&scans, StoredForm::L3)]) {
         let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
         let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
-        let [file, drive] = [pack, agent.url().into()].map(|place| Run::of(loader(&place).strategy(Strategy::Cpu)));
+        let [file, drive] =
+            [pack, agent.url().into()].map(|place| Run::of(loader(&place).with(|o| o.strategy = Strategy::Cpu)));
         assert_eq!(drive.digest, file.digest, "{form:?}");
         assert_eq!(drive.report.read_mb, file.report.read_mb, "{form:?}");
     }
@@ -156,7 +166,9 @@ fn samples_of_every_form_are_read_once() {
 fn neighbouring_samples_of_the_drive_share_reads() {
     let photos = photos();
     let agent = serve(&photos);
-    let run = |place: &Path, is_shuffled| Run::of(loader(place).strategy(Strategy::Cpu).shuffle(is_shuffled));
+    let run = |place: &Path, is_shuffled| {
+        Run::of(loader(place).with(|o| (o.strategy, o.shuffle) = (Strategy::Cpu, is_shuffled)))
+    };
     let [file, drive] = [photos.pack(), agent.url().into()].map(|place| run(&place, false));
     assert_eq!((drive.digest, drive.report.read_mb), (file.digest, file.report.read_mb));
     let shuffled = run(agent.url().as_ref(), true);
@@ -245,7 +257,7 @@ fn a_path_that_is_lost_for_a_while_is_waited_for() {
 fn while_the_drive_does_not_answer_report_and_progress_name_it() {
     let photos = photos();
     let agent = serve(&photos);
-    let builder = alone(&agent, Strategy::Cpu).buffers(2).stall_after(Duration::from_millis(200));
+    let builder = alone(&agent, Strategy::Cpu).with(|o| (o.buffers, o.stall_after) = (2, Duration::from_millis(200)));
     let mut loader = builder.build().unwrap();
     loader.next().expect("a batch").unwrap();
     agent.signal(Signal::SIGSTOP);
@@ -295,10 +307,10 @@ fn a_path_that_is_lost_for_ten_seconds_is_waited_for() {
 /// Runs with a drive whose agent is away for this time, which must be longer than any pause between two attempts.
 fn assert_a_lost_path_is_waited_for(time: Duration) {
     let photos = photos();
-    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    let expected = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2)).digest;
     for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte] {
         let mut agent = serve(&photos);
-        let (builder, lose) = (alone(&agent, strategy).buffers(2), mpsc::sync_channel(1));
+        let (builder, lose) = (alone(&agent, strategy).with(|o| o.buffers = 2), mpsc::sync_channel(1));
         thread::scope(|scope| {
             scope.spawn(move || {
                 lose.1.recv().expect("the run comes so far");
@@ -351,7 +363,7 @@ fn a_drive_that_breaks_off_at_every_read_ends_the_run() {
             false => Fate::Pass,
         });
     let url = agent.url_by(&proxy.address());
-    let mut loader = loader(Path::new(&url)).strategy(Strategy::Cpu).buffers(2).build().unwrap();
+    let mut loader = loader(Path::new(&url)).with(|o| (o.strategy, o.buffers) = (Strategy::Cpu, 2)).build().unwrap();
     loader.next().expect("a batch").unwrap();
     breaks_off.store(true, Ordering::Relaxed);
     let (stopper, done) = (loader.stopper(), mpsc::sync_channel::<()>(1));
@@ -382,7 +394,7 @@ fn another_pack_on_the_drive_ends_the_run_with_what_changed() {
     let photos = photos();
     let mut agent = serve(&photos);
     let another = Photos::with_sizes(SAMPLES, |index| (50 + index % 9, 36 + index % 7));
-    let builder = alone(&agent, Strategy::Cpu).policy(CorruptPolicy::Skip).buffers(2);
+    let builder = alone(&agent, Strategy::Cpu).with(|o| (o.policy, o.buffers) = (CorruptPolicy::Skip, 2));
     let mut loader = builder.build().unwrap_or_else(|error| panic!("{}", chain(&error)));
     for batch in loader.by_ref().take(2) {
         batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -402,7 +414,8 @@ fn another_pack_on_the_drive_ends_the_run_with_what_changed() {
 fn a_pack_that_is_cut_short_under_the_agent_is_not_called_damaged() {
     let photos = photos();
     let agent = serve(&photos);
-    let mut loader = alone(&agent, Strategy::Cpu).policy(CorruptPolicy::Skip).buffers(2).build().unwrap();
+    let mut loader =
+        alone(&agent, Strategy::Cpu).with(|o| (o.policy, o.buffers) = (CorruptPolicy::Skip, 2)).build().unwrap();
     loader.next().expect("a batch").unwrap();
     let pack = fs::File::options().write(true).open(photos.pack()).unwrap();
     pack.set_len(pack.metadata().unwrap().len() * 2 / 3).unwrap();
@@ -417,7 +430,7 @@ fn a_run_that_is_stopped_does_not_wait_for_the_drive() {
     let photos = photos();
     for is_killed in [true, false] {
         let mut agent = serve(&photos);
-        let mut loader = alone(&agent, Strategy::Cpu).buffers(2).build().unwrap();
+        let mut loader = alone(&agent, Strategy::Cpu).with(|o| o.buffers = 2).build().unwrap();
         loader.next().expect("a batch").unwrap();
         if is_killed {
             agent.kill();
@@ -448,11 +461,11 @@ fn damage_on_the_drive_follows_the_policy_as_in_a_file() {
     file.write_all_at(b"damaged", damaged + 100).unwrap();
     let agent = serve(&photos);
     for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
-        let expected = Run::of(loader(&photos.pack()).epochs(2).policy(policy));
+        let expected = Run::of(loader(&photos.pack()).with(|o| (o.epochs, o.policy) = (2, policy)));
         assert_eq!(expected.report.corrupt.len(), 2, "once an epoch");
         for strategy in [Strategy::Cpu, Strategy::Ordered] {
             for threads in [1, 3] {
-                let run = Run::of(alone(&agent, strategy).policy(policy).threads(threads));
+                let run = Run::of(alone(&agent, strategy).with(|o| (o.policy, o.threads) = (policy, Some(threads))));
                 assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 2), "{strategy}");
             }
         }

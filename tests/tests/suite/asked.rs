@@ -36,7 +36,7 @@ fn blocks_read(command: &[u8; 64]) -> Option<(u64, u64)> {
 /// Returns a loader over the agent's dataset, through a relay.
 fn through(agent: &Agent, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> LoaderBuilder {
     let proxy = Proxy::start(agent.address(), plan);
-    loader(Path::new(&agent.url_by(&proxy.address()))).strategy(Strategy::Cpu)
+    loader(Path::new(&agent.url_by(&proxy.address()))).with(|o| o.strategy = Strategy::Cpu)
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_block_that_the_drive_cannot_read_is_damage_of_its_sample_alone() {
             }
             Fate::Pass
         })
-        .policy(CorruptPolicy::Skip),
+        .with(|o| o.policy = CorruptPolicy::Skip),
     );
     assert_eq!(run.report.corrupt.len(), 1, "{:?}", run.report.corrupt);
     assert_eq!(run.report.corrupt[0].sample_id, 11);
@@ -145,7 +145,7 @@ fn flipping(agent: &Agent, place: u64, flip: Flip) -> LoaderBuilder {
         }
         Fate::Pass
     })
-    .policy(CorruptPolicy::Skip)
+    .with(|o| o.policy = CorruptPolicy::Skip)
 }
 
 /// Asserts that a run delivered everything, and reports one damaged sample that came intact later.
@@ -206,7 +206,8 @@ fn a_small_sample_that_is_damaged_on_the_way_is_not_lost() {
     pack(&*source, &path, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
     let place = Pack::open(&path).unwrap().record(11).unwrap().offset + 100;
     let agent = Agent::start(&path, &folder.path().join("state"), &["--slots", "8"]);
-    let small = |builder: LoaderBuilder| Run::of(builder.pipeline(Pipeline::cifar_train()).epochs(2));
+    let small =
+        |builder: LoaderBuilder| Run::of(builder.with(|o| (o.pipeline, o.epochs) = (Pipeline::cifar_train(), 2)));
     let run = small(flipping(&agent, place, Flip::First(2)));
     assert_healed(&run, &small(loader(&path)), "a sample in memory");
 }

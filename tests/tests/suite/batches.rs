@@ -18,9 +18,9 @@ const SAMPLES: u32 = 45;
 
 /// Returns a run by the CPU alone, and a run by a drive alone for each kind of slots.
 fn by_each_prong(photos: &Photos) -> Vec<(&'static str, LoaderBuilder)> {
-    let csd = |results| loader(&photos.pack()).strategy(Strategy::Csd).drive(local(results));
+    let csd = |results| loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(local(results));
     vec![
-        ("cpu", loader(&photos.pack()).strategy(Strategy::Cpu)),
+        ("cpu", loader(&photos.pack()).with(|o| o.strategy = Strategy::Cpu)),
         ("shared slots", csd(LocalResults::Shared)),
         ("read slots", csd(LocalResults::Read)),
     ]
@@ -33,7 +33,7 @@ fn labels_are_those_of_the_dataset_on_every_prong() {
     for (name, builder) in by_each_prong(&photos) {
         let mut labels = BTreeSet::new();
         // With more samples than the dataset has, ids go on beyond its end.
-        let run = Run::with(builder.epoch_samples(2 * u64::from(SAMPLES)), |batch, _| {
+        let run = Run::with(builder.with(|o| o.epoch_samples = Some(2 * u64::from(SAMPLES))), |batch, _| {
             let of_batch = batch.labels().expect("class indices");
             assert_eq!(of_batch.len(), batch.len(), "{name}");
             for (&id, &label) in batch.sample_ids().iter().zip(of_batch) {
@@ -82,13 +82,15 @@ fn a_dataset_that_panics_at_a_label_ends_the_run_on_every_prong() {
 fn normalised_values_follow_the_formula_on_every_prong() {
     let photos = Photos::new(SAMPLES);
     let mut pixels: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    Run::with(loader(&photos.pack()).strategy(Strategy::Cpu), |batch, _| {
+    Run::with(loader(&photos.pack()).with(|o| o.strategy = Strategy::Cpu), |batch, _| {
         pixels.extend(batch.sample_ids().iter().copied().zip(images::<u8>(batch).map(<[u8]>::to_vec)));
     });
     let (plane, channels) = (224 * 224, 3);
     for (name, builder) in by_each_prong(&photos) {
         let mut values = 0;
-        let built = builder.dtype(DType::F32).layout(ImageLayout::Nchw).normalize(NORMALIZE).build();
+        let built = builder
+            .with(|o| (o.dtype, o.layout, o.normalize) = (DType::F32, ImageLayout::Nchw, Some(NORMALIZE)))
+            .build();
         for (id, image) in floats::<f32>(built.expect("it builds")) {
             for (at, &value) in image.iter().enumerate() {
                 let (channel, pixel) = (at / plane, at % plane);
@@ -131,7 +133,9 @@ fn compare_floats<T: Element + PartialEq>(
         image
     };
     let expected: BTreeMap<u64, Vec<T>> = pixels.iter().map(|(&id, pixels)| (id, float(pixels))).collect();
-    let both = |strategy, results| loader(&photos.pack()).strategy(strategy).drive(local(results)).buffers(2);
+    let both = |strategy, results| {
+        loader(&photos.pack()).with(|o| o.strategy = strategy).drive(local(results)).with(|o| o.buffers = 2)
+    };
     let of_both = [
         ("both in order, shared slots", both(Strategy::Ordered, LocalResults::Shared)),
         ("both in order, read slots", both(Strategy::Ordered, LocalResults::Read)),
@@ -139,7 +143,8 @@ fn compare_floats<T: Element + PartialEq>(
         ("both under mte, read slots", both(Strategy::Mte, LocalResults::Read)),
     ];
     for (name, builder) in by_each_prong(photos).into_iter().chain(of_both) {
-        let built = skipping(builder).dtype(T::DTYPE).layout(layout).normalize(NORMALIZE).build();
+        let built =
+            skipping(builder).with(|o| (o.dtype, o.layout, o.normalize) = (T::DTYPE, layout, Some(NORMALIZE))).build();
         assert!(floats::<T>(built.expect("it builds")) == expected, "{} {layout}, {name}", T::DTYPE);
     }
 }
@@ -149,8 +154,8 @@ fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
     let photos = Photos::new(SAMPLES);
     // A batch lacks a row, and rows follow it.
     photos.write(9, b"no image");
-    let skipping = |builder: LoaderBuilder| builder.policy(CorruptPolicy::Skip).batch_size(8);
-    let built = skipping(loader(&photos.pack()).strategy(Strategy::Cpu)).build();
+    let skipping = |builder: LoaderBuilder| builder.with(|o| (o.policy, o.batch_size) = (CorruptPolicy::Skip, 8));
+    let built = skipping(loader(&photos.pack()).with(|o| o.strategy = Strategy::Cpu)).build();
     let pixels = floats::<u8>(built.expect("it builds"));
     assert_eq!(pixels.len(), SAMPLES as usize - 1);
     compare_floats::<f32>(&photos, ImageLayout::Nchw, &pixels, skipping);
@@ -163,7 +168,7 @@ fn pixels_in_planes_are_a_view_of_the_same_memory_on_every_prong() {
     let photos = Photos::new(SAMPLES);
     for (name, builder) in by_each_prong(&photos) {
         let rows = Run::of(builder.clone());
-        let planes = Run::with(builder.layout(ImageLayout::Nchw), |batch, _| {
+        let planes = Run::with(builder.with(|o| o.layout = ImageLayout::Nchw), |batch, _| {
             let images = batch.field("image").expect("a field");
             assert_eq!(images.shape(), [batch.len(), 3, 224, 224], "{name}");
             assert_eq!(images.strides(), [224 * 224 * 3, 1, 224 * 3, 3], "{name}");
@@ -187,15 +192,15 @@ fn a_consumer_may_write_to_every_field_of_a_batch_on_every_prong() {
         let DriveSpec::Local(drive) = local(results) else { unreachable!() };
         DriveSpec::Local(LocalDrive { slots: Some(3), ..drive })
     };
-    let csd = |results| loader(&photos.pack()).strategy(Strategy::Csd).drive(few_slots(results));
+    let csd = |results| loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(few_slots(results));
     let file = tempfile::tempdir().expect("a temporary folder");
     for (name, builder) in [
-        ("cpu", loader(&photos.pack()).strategy(Strategy::Cpu)),
+        ("cpu", loader(&photos.pack()).with(|o| o.strategy = Strategy::Cpu)),
         ("shared slots", csd(LocalResults::Shared)),
         ("slots in a file", csd(LocalResults::File(file.path().join("slots")))),
         ("read slots", csd(LocalResults::Read)),
     ] {
-        let builder = builder.epochs(2).buffers(2);
+        let builder = builder.with(|o| (o.epochs, o.buffers) = (2, 2));
         let untouched = Run::of(builder.clone());
         let mut last: Option<SharedField> = None;
         let written = Run::with(builder, |batch, _| {
@@ -223,7 +228,7 @@ fn the_fields_of_a_batch_without_rows_are_writable_too() {
     let photos = Photos::new(17);
     let mut empty = 0;
     for rank in 0..2 {
-        Run::with(loader(&photos.pack()).rank(rank, 2), |batch, _| {
+        Run::with(loader(&photos.pack()).with(|o| (o.rank, o.world_size) = (rank, 2)), |batch, _| {
             if batch.is_empty() {
                 empty += 1;
                 for field in ["label", "image"].map(|name| batch.field(name).expect("a field").share()) {
@@ -239,13 +244,16 @@ fn the_fields_of_a_batch_without_rows_are_writable_too() {
 #[test]
 fn floats_of_two_ranks_are_those_of_one() {
     let photos = Photos::new(SAMPLES);
-    let one = FloatRun::with(loader(&photos.pack()).strategy(Strategy::Cpu), |_| ()).values;
+    let one = FloatRun::with(loader(&photos.pack()).with(|o| o.strategy = Strategy::Cpu), |_| ()).values;
     assert_eq!(one.len(), SAMPLES as usize);
     for results in [LocalResults::Shared, LocalResults::Read] {
         let mut both = BTreeMap::new();
         for rank in 0..2 {
-            let builder = loader(&photos.pack()).strategy(Strategy::Mte).drive(local(results.clone())).buffers(2);
-            let own = FloatRun::with(builder.rank(rank, 2), |_| ()).values;
+            let builder = loader(&photos.pack())
+                .with(|o| o.strategy = Strategy::Mte)
+                .drive(local(results.clone()))
+                .with(|o| o.buffers = 2);
+            let own = FloatRun::with(builder.with(|o| (o.rank, o.world_size) = (rank, 2)), |_| ()).values;
             assert!(own.len().abs_diff(one.len() / 2) < 8, "rank {rank} has {} of {} samples", own.len(), one.len());
             both.extend(own);
         }

@@ -59,14 +59,14 @@ fn rows(builder: LoaderBuilder) -> BTreeMap<(u32, u64), (usize, Vec<u8>)> {
 #[test]
 fn each_sample_comes_once_from_the_pipeline_of_its_bucket() {
     let photos = photos();
-    let found = rows(loader(&photos.folder()).buckets(pipelines()).epochs(2));
+    let found = rows(loader(&photos.folder()).with(|o| (o.buckets, o.epochs) = (pipelines().into(), 2)));
     assert_eq!(found.len(), 2 * SAMPLES as usize);
     let dataset = ddlp_dataset::open(&photos.folder()).unwrap();
     let mut counts = [0; 4];
     for (number, pipeline) in pipelines().into_iter().enumerate() {
         // The same samples without buckets.
         let mut alone = BTreeMap::new();
-        for batch in loader(&photos.folder()).pipeline(pipeline).epochs(2).build().unwrap() {
+        for batch in loader(&photos.folder()).with(|o| (o.pipeline, o.epochs) = (pipeline, 2)).build().unwrap() {
             let batch = batch.unwrap();
             for (&id, image) in batch.sample_ids().iter().zip(images::<u8>(&batch)) {
                 alone.insert((batch.epoch(), id), image.to_vec());
@@ -93,15 +93,22 @@ fn each_sample_comes_once_from_the_pipeline_of_its_bucket() {
 fn buckets_are_the_same_from_every_source_and_prong() {
     let photos = photos();
     photos.write(12, b"no image");
-    let of = |builder: LoaderBuilder| builder.buckets(pipelines()).epochs(2).policy(CorruptPolicy::Skip);
+    let of = |builder: LoaderBuilder| {
+        builder.with(|o| (o.buckets, o.epochs, o.policy) = (pipelines().into(), 2, CorruptPolicy::Skip))
+    };
     for dtype in [DType::U8, DType::F32] {
-        let expected = Run::of(of(loader(&photos.pack())).dtype(dtype));
+        let expected = Run::of(of(loader(&photos.pack())).with(|o| o.dtype = dtype));
         expected.assert_exactly_once(2, u64::from(SAMPLES) - 1);
-        let of = |builder: LoaderBuilder| of(builder).dtype(dtype);
-        assert_eq!(Run::of(of(loader(&photos.folder())).threads(5)).digest, expected.digest, "from the folder");
+        let of = |builder: LoaderBuilder| of(builder).with(|o| o.dtype = dtype);
+        assert_eq!(
+            Run::of(of(loader(&photos.folder())).with(|o| o.threads = Some(5))).digest,
+            expected.digest,
+            "from the folder"
+        );
         for results in [LocalResults::Shared, LocalResults::Read] {
             for strategy in [Strategy::Csd, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
-                let run = Run::of(of(loader(&photos.pack())).strategy(strategy).drive(local(results.clone())));
+                let run =
+                    Run::of(of(loader(&photos.pack())).with(|o| o.strategy = strategy).drive(local(results.clone())));
                 assert_eq!(run.digest, expected.digest, "{dtype}, {strategy}, {results:?}");
                 assert!(run.troubles().is_empty(), "{:?}", run.report.faults);
                 if strategy == Strategy::Csd {
@@ -111,7 +118,7 @@ fn buckets_are_the_same_from_every_source_and_prong() {
         }
         let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
         for strategy in [Strategy::Cpu, Strategy::Ordered] {
-            let run = Run::of(of(loader(agent.url().as_ref())).strategy(strategy));
+            let run = Run::of(of(loader(agent.url().as_ref())).with(|o| o.strategy = strategy));
             assert_eq!(run.digest, expected.digest, "{dtype}, {strategy}, the dataset lies on the drive");
         }
     }
@@ -121,8 +128,8 @@ fn buckets_are_the_same_from_every_source_and_prong() {
 fn ranks_share_each_batch_of_a_bucket() {
     let photos = photos();
     let of = |rank, world| {
-        let builder = loader(&photos.pack()).buckets(pipelines()).last(LastBatch::Short);
-        Run::with(builder.rank(rank, world), |batch, _| {
+        let builder = loader(&photos.pack()).with(|o| (o.buckets, o.last) = (pipelines().into(), LastBatch::Short));
+        Run::with(builder.with(|o| (o.rank, o.world_size) = (rank, world)), |batch, _| {
             bucket(batch);
         })
     };
@@ -138,10 +145,11 @@ fn last_batches_of_buckets_are_padded_within_the_bucket_or_dropped() {
     let photos = photos();
     let of = |last| {
         let mut full = true;
-        let run = Run::with(loader(&photos.pack()).buckets(pipelines()).last(last), |batch, _| {
-            full &= batch.len() == 8;
-            bucket(batch);
-        });
+        let run =
+            Run::with(loader(&photos.pack()).with(|o| (o.buckets, o.last) = (pipelines().into(), last)), |batch, _| {
+                full &= batch.len() == 8;
+                bucket(batch);
+            });
         assert!(full || last == LastBatch::Short);
         run.order.len()
     };
@@ -152,25 +160,31 @@ fn last_batches_of_buckets_are_padded_within_the_bucket_or_dropped() {
 #[test]
 fn a_run_with_buckets_resumes_with_the_same_buckets_only() {
     let photos = photos();
-    let of = || loader(&photos.pack()).buckets(pipelines()).epochs(2);
+    let of = || loader(&photos.pack()).with(|o| (o.buckets, o.epochs) = (pipelines().into(), 2));
     let whole = Run::of(of());
     let mut first = of().build().unwrap();
     let begun: Vec<Vec<u64>> = first.by_ref().take(5).map(|batch| batch.unwrap().sample_ids().to_vec()).collect();
     let state = first.state();
     let text = serde_json::to_string(&state).unwrap();
     let state: ddlp_host::LoaderState = serde_json::from_str(&text).unwrap();
-    let rest = Run::of(of().resume(state.clone()));
+    let rest = Run::of(of().with(|o| o.resume = Some(state.clone())));
     assert_eq!([begun, rest.batches].concat(), whole.batches);
     let [one, two, three, _] = pipelines();
     for other in [vec![one.clone(), two.clone(), three], vec![one.clone()]] {
-        let error = loader(&photos.pack()).buckets(other).epochs(2).resume(state.clone()).build().unwrap_err();
+        let error = loader(&photos.pack())
+            .with(|o| (o.buckets, o.epochs, o.resume) = (other, 2, Some(state.clone())))
+            .build()
+            .unwrap_err();
         let error = chain(&error);
         assert!(error.contains("pipeline") || error.contains("batches"), "{error}");
     }
     let plan = whole.plan.to_bytes().unwrap();
     let plan = ddlp_host::Plan::from_bytes(&plan).unwrap();
-    assert_eq!(Run::of(of().replay(plan.clone())).batches, whole.batches);
-    let error = loader(&photos.pack()).buckets([two, one]).epochs(2).replay(plan).build().unwrap_err();
+    assert_eq!(Run::of(of().with(|o| o.replay = Some(plan.clone()))).batches, whole.batches);
+    let error = loader(&photos.pack())
+        .with(|o| (o.buckets, o.epochs, o.replay) = (vec![two, one], 2, Some(plan)))
+        .build()
+        .unwrap_err();
     assert!(chain(&error).contains("plan was recorded with"), "{}", chain(&error));
 }
 
@@ -187,7 +201,7 @@ fn orientation_decides_about_the_bucket_if_images_are_turned_upright() {
         let [wide, high, ..] = pipelines().map(|pipeline| Pipeline { exif_orientation: upright, ..pipeline });
         let mut counts = [0; 4];
         for pack in [photos.folder(), photos.pack()] {
-            Run::with(loader(&pack).buckets([wide.clone(), high.clone()]), |batch, _| {
+            Run::with(loader(&pack).with(|o| o.buckets = vec![wide.clone(), high.clone()]), |batch, _| {
                 counts[bucket(batch)] += batch.len();
             });
         }
@@ -202,18 +216,20 @@ fn what_buckets_cannot_do_is_refused_with_a_reason() {
     let refused = |builder: LoaderBuilder| chain(&builder.build().unwrap_err());
     let [wide, high, ..] = pipelines();
     let mixed = [wide.clone(), Pipeline { exif_orientation: true, ..high.clone() }];
-    let said = refused(loader(&photos.pack()).buckets(mixed));
+    let said = refused(loader(&photos.pack()).with(|o| o.buckets = mixed.into()));
     assert!(said.contains("exif_orientation"), "{said}");
-    let said = refused(loader(&photos.pack()).buckets(vec![wide.clone(); 33]));
+    let said = refused(loader(&photos.pack()).with(|o| o.buckets = vec![wide.clone(); 33]));
     assert!(said.contains("33 pipelines, but at most 32"), "{said}");
-    let said = refused(loader(&photos.pack()).buckets(pipelines()).batch_size(31).last(LastBatch::Drop));
+    let said = refused(
+        loader(&photos.pack()).with(|o| (o.buckets, o.batch_size, o.last) = (pipelines().into(), 31, LastBatch::Drop)),
+    );
     assert!(said.contains("no whole batch of 31 of one bucket"), "{said}");
     let open = Pipeline::of([Resize::to(20).into()]);
-    let said = refused(loader(&photos.pack()).buckets([wide.clone(), open]));
+    let said = refused(loader(&photos.pack()).with(|o| o.buckets = vec![wide.clone(), open]));
     assert!(said.contains("pipeline"), "{said}");
     let mix = photos.scratch().join("mix.toml");
     fs::write(&mix, "[[dataset]]\npath = \"images\"\n[[dataset]]\npath = \"images\"\n").unwrap();
-    let said = refused(loader(&mix).buckets([wide, high]));
+    let said = refused(loader(&mix).with(|o| o.buckets = vec![wide, high]));
     assert!(said.contains("(`buckets`) cannot be used with a mix"), "{said}");
 }
 
@@ -231,7 +247,9 @@ fn a_drive_with_too_few_places_for_programs_says_how_many_it_keeps() {
     });
     let of = |buckets: usize| {
         let drive = DriveSpec::Remote(agent.url_by(&proxy.address()));
-        loader(&photos.pack()).buckets(pipelines().into_iter().take(buckets)).strategy(Strategy::Csd).drive(drive)
+        loader(&photos.pack())
+            .with(|o| (o.buckets, o.strategy) = (pipelines()[..buckets].to_vec(), Strategy::Csd))
+            .drive(drive)
     };
     let said = chain(&of(3).build().unwrap_err());
     assert!(said.contains("it keeps 2 programs, but the run has 3 buckets"), "{said}");
@@ -243,7 +261,8 @@ fn an_image_that_is_gone_before_its_size_is_read_ends_the_start() {
     let photos = photos();
     let dataset = ddlp_dataset::open(&photos.folder()).unwrap();
     fs::remove_file(photos.folder().join("class_1/00001.jpg")).unwrap();
-    let built = Loader::builder().dataset(dataset.into()).buckets(pipelines()).batch_size(8).build();
+    let built =
+        Loader::builder().dataset(dataset.into()).with(|o| (o.buckets, o.batch_size) = (pipelines().into(), 8)).build();
     let error = chain(&built.unwrap_err());
     assert!(error.contains("00001.jpg"), "{error}");
 }

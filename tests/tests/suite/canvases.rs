@@ -67,7 +67,9 @@ fn the_field_size_says_how_large_each_image_is_on_its_canvas() {
     let dataset = ddlp_dataset::open(&photos.folder()).unwrap();
     let number =
         |id: u64| -> u32 { dataset.name(id).rsplit_once('/').unwrap().1.trim_end_matches(".jpg").parse().unwrap() };
-    let of = |builder: LoaderBuilder| builder.pipeline(pipeline()).policy(CorruptPolicy::Skip).epochs(2);
+    let of = |builder: LoaderBuilder| {
+        builder.with(|o| (o.pipeline, o.policy, o.epochs) = (pipeline(), CorruptPolicy::Skip, 2))
+    };
     let check = |builder: LoaderBuilder, what: &str| {
         let mut found = BTreeMap::new();
         let run = Run::with(builder, |batch, _| {
@@ -82,10 +84,10 @@ fn the_field_size_says_how_large_each_image_is_on_its_canvas() {
         run.digest
     };
     let digest = check(of(loader(&photos.pack())), "pack");
-    assert_eq!(check(of(loader(&photos.folder())).threads(3), "folder"), digest);
+    assert_eq!(check(of(loader(&photos.folder())).with(|o| o.threads = Some(3)), "folder"), digest);
     for results in [LocalResults::Shared, LocalResults::Read] {
         for strategy in [Strategy::Csd, Strategy::Ordered] {
-            let builder = of(loader(&photos.pack())).strategy(strategy).drive(local(results.clone()));
+            let builder = of(loader(&photos.pack())).with(|o| o.strategy = strategy).drive(local(results.clone()));
             assert_eq!(check(builder, "drive"), digest, "{strategy}");
         }
     }
@@ -97,7 +99,7 @@ fn the_field_size_says_how_large_each_image_is_on_its_canvas() {
 fn a_replaced_sample_has_the_size_of_its_replacement() {
     let photos = photos();
     photos.write(7, b"no image");
-    let builder = loader(&photos.folder()).pipeline(pipeline()).policy(CorruptPolicy::Replace);
+    let builder = loader(&photos.folder()).with(|o| (o.pipeline, o.policy) = (pipeline(), CorruptPolicy::Replace));
     Run::with(builder, |batch, _| drop(sizes(batch))).assert_exactly_once(1, SAMPLES.into());
 }
 
@@ -107,7 +109,7 @@ fn canvases_and_buckets_go_together() {
     let high = PadTo { size: Size { height: 90, width: 60 }, fill: Fill(FILL) };
     let high = Pipeline::of([Resize::to(48).into(), high.into()]);
     let (mut shapes, mut count) = (Vec::new(), 0);
-    Run::with(loader(&photos.pack()).buckets([pipeline(), high]), |batch, _| {
+    Run::with(loader(&photos.pack()).with(|o| o.buckets = vec![pipeline(), high]), |batch, _| {
         let [height, width, _] = batch.field("image").unwrap().field().shape[..] else { panic!("three dimensions") };
         for size in batch.field("size").unwrap().as_slice::<i64>().unwrap().as_chunks::<2>().0 {
             assert!(size[0] <= height.into() && size[1] <= width.into());
@@ -123,11 +125,11 @@ fn canvases_and_buckets_go_together() {
 #[test]
 fn what_cannot_go_with_canvases_is_refused() {
     let photos = photos();
-    let of = || loader(&photos.pack()).pipeline(pipeline());
+    let of = || loader(&photos.pack()).with(|o| o.pipeline = pipeline());
     let refused = |builder: LoaderBuilder| chain(&builder.build().unwrap_err());
-    assert!(refused(of().mixup(0.2)).contains("PadTo"));
+    assert!(refused(of().with(|o| o.mixup = 0.2)).contains("PadTo"));
     let field = Field { name: "size".into(), kind: FieldKind::Vector, dtype: DType::F32, layout: None, shape: vec![] };
     assert!(refused(of().field(field, vec![0; 4 * SAMPLES as usize])).contains("choose another one"));
-    let said = refused(loader(&photos.pack()).buckets([pipeline(), Pipeline::imagenet_val()]));
+    let said = refused(loader(&photos.pack()).with(|o| o.buckets = vec![pipeline(), Pipeline::imagenet_val()]));
     assert!(said.contains("end with PadTo"), "{said}");
 }

@@ -27,11 +27,11 @@ fn skip_leaves_the_bad_ones_out_on_every_prong() {
     let photos = photos();
     let mut digests = Vec::new();
     for dataset in [photos.folder(), photos.pack()] {
-        let base = || loader(&dataset).batch_size(64).policy(CorruptPolicy::Skip);
+        let base = || loader(&dataset).with(|o| (o.batch_size, o.policy) = (64, CorruptPolicy::Skip));
         let runs = [
             Run::of(base()),
-            Run::of(base().strategy(Strategy::Csd).drive(local(LocalResults::Shared))),
-            Run::of(base().strategy(Strategy::Mte).drive(local(LocalResults::Read))),
+            Run::of(base().with(|o| o.strategy = Strategy::Csd).drive(local(LocalResults::Shared))),
+            Run::of(base().with(|o| o.strategy = Strategy::Mte).drive(local(LocalResults::Read))),
         ];
         for run in runs {
             assert_eq!(run.report.images, u64::from(SAMPLES) - 4);
@@ -54,10 +54,11 @@ fn replace_takes_the_next_readable_sample_on_every_prong() {
     let index = Field { name: "index".into(), kind: FieldKind::Vector, ..Field::label() };
     let twice = 2 * u64::from(SAMPLES);
     let base = || {
-        let builder = loader(&photos.pack()).batch_size(64).policy(CorruptPolicy::Replace).epoch_samples(twice);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.batch_size, o.policy, o.epoch_samples) = (64, CorruptPolicy::Replace, Some(twice)));
         builder.field(index.clone(), indices.clone())
     };
-    let on = |results| base().strategy(Strategy::Csd).drive(local(results));
+    let on = |results| base().with(|o| o.strategy = Strategy::Csd).drive(local(results));
     let mut digests = Vec::new();
     for builder in [base(), on(LocalResults::Shared), on(LocalResults::Read)] {
         let mut replaced = Vec::new();
@@ -89,9 +90,9 @@ fn fail_names_the_sample_its_place_and_why() {
     for builder in [
         loader(&photos.folder()),
         loader(&photos.pack()),
-        loader(&photos.pack()).strategy(Strategy::Csd).drive(local(LocalResults::Shared)),
+        loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(local(LocalResults::Shared)),
     ] {
-        let mut loader = builder.batch_size(64).policy(CorruptPolicy::Fail).build().unwrap();
+        let mut loader = builder.with(|o| (o.batch_size, o.policy) = (64, CorruptPolicy::Fail)).build().unwrap();
         let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
         let text = chain(&error);
         assert!(BAD.iter().any(|bad| text.contains(&format!("{bad:05}.jpg"))), "{text}");
@@ -119,8 +120,9 @@ fn the_cpu_looks_for_a_replacement_as_far_as_max_corrupt_says() {
     std::fs::write(folder.path().join("data_batch_1.bin"), vec![3; SAMPLES as usize * 3073]).unwrap();
     let dataset = ddlp_dataset::open(folder.path()).unwrap();
     let dataset = Arc::new(Hooked { dataset, hooks: OneReadable });
-    let builder = loader(folder.path()).dataset(dataset).pipeline(Pipeline::cifar_train()).batch_size(1);
-    let builder = builder.policy(CorruptPolicy::Replace).max_corrupt(MaxCorrupt::Samples(SAMPLES));
+    let builder =
+        loader(folder.path()).dataset(dataset).with(|o| (o.pipeline, o.batch_size) = (Pipeline::cifar_train(), 1));
+    let builder = builder.with(|o| (o.policy, o.max_corrupt) = (CorruptPolicy::Replace, MaxCorrupt::Samples(SAMPLES)));
     let mut loader = builder.build().unwrap();
     // Number of neighbours up to the first sample, which replaces all others.
     let tried = loader.by_ref().take(8).map(|batch| {

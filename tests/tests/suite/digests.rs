@@ -12,13 +12,16 @@ const SAMPLES: u32 = 75;
 #[test]
 fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
     let photos = Photos::new(SAMPLES);
-    let reference = Run::of(loader(&photos.pack()).strategy(Strategy::Cpu).threads(1));
+    let reference = Run::of(loader(&photos.pack()).with(|o| (o.strategy, o.threads) = (Strategy::Cpu, Some(1))));
     reference.assert_exactly_once(1, SAMPLES.into());
     let mut variants = Vec::new();
     for threads in 2..=4 {
-        variants.push((format!("cpu {threads}"), loader(&photos.pack()).strategy(Strategy::Cpu).threads(threads)));
+        variants.push((
+            format!("cpu {threads}"),
+            loader(&photos.pack()).with(|o| (o.strategy, o.threads) = (Strategy::Cpu, Some(threads))),
+        ));
     }
-    variants.push(("folder".into(), loader(&photos.folder()).strategy(Strategy::Cpu)));
+    variants.push(("folder".into(), loader(&photos.folder()).with(|o| o.strategy = Strategy::Cpu)));
     for results in [LocalResults::Shared, LocalResults::Read, LocalResults::File(photos.scratch().join("slots"))] {
         for (strategy, depth) in [
             (Strategy::Csd, 1),
@@ -29,13 +32,16 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
             (Strategy::Ordered, 3),
         ] {
             let name = format!("{strategy} depth {depth} {results:?}");
-            let builder = loader(&photos.pack()).strategy(strategy).drive(local(results.clone())).drive_depth(depth);
+            let builder = loader(&photos.pack())
+                .with(|o| o.strategy = strategy)
+                .drive(local(results.clone()))
+                .with(|o| o.drive_depth = depth);
             variants.push((name, builder));
         }
     }
     variants.push((
         "folder by drive".into(),
-        loader(&photos.folder()).strategy(Strategy::Mte).drive(local(LocalResults::Shared)),
+        loader(&photos.folder()).with(|o| o.strategy = Strategy::Mte).drive(local(LocalResults::Shared)),
     ));
     for (name, builder) in variants {
         let run = Run::of(builder);
@@ -51,7 +57,7 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
     let pipelines = [true, false].map(|exif_orientation| Pipeline { exif_orientation, ..Pipeline::imagenet_train() });
     for pipeline in pipelines {
         let run = |dataset: &Path, strategy| {
-            let builder = loader(dataset).strategy(strategy).pipeline(pipeline.clone());
+            let builder = loader(dataset).with(|o| (o.strategy, o.pipeline) = (strategy, pipeline.clone()));
             let run = match strategy {
                 Strategy::Cpu => Run::of(builder),
                 _ => Run::of(builder.drive(local(LocalResults::Shared))),
@@ -80,7 +86,7 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
 fn pixels_of_lossless_images_do_not_depend_on_how_they_are_stored() {
     let photos = Photos::of(30, |index| lossless(index, (97 + index * 13 % 300, 64 + index * 29 % 200)));
     let run = |dataset: &Path, strategy| {
-        let builder = loader(dataset).strategy(strategy).pipeline(Pipeline::imagenet_train());
+        let builder = loader(dataset).with(|o| (o.strategy, o.pipeline) = (strategy, Pipeline::imagenet_train()));
         let run = match strategy {
             Strategy::Cpu => Run::of(builder),
             _ => Run::of(builder.drive(local(LocalResults::Shared))),
@@ -106,7 +112,8 @@ fn both_prongs_take_part_in_every_two_ended_strategy() {
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         // Neither buffers nor slots hold all ten batches of an epoch.
         let drive = DriveSpec::Local(LocalDrive { slots: Some(4), ..drive.clone() });
-        let builder = loader(&photos.pack()).strategy(strategy).epochs(2).buffers(3).drive(drive);
+        let builder =
+            loader(&photos.pack()).with(|o| (o.strategy, o.epochs, o.buffers) = (strategy, 2, 3)).drive(drive);
         let run = Run::with(builder, |_, loader| wait_for_every_prong(loader, true));
         run.assert_exactly_once(2, SAMPLES.into());
         let by_drive = run.drive_batches();
@@ -117,9 +124,12 @@ fn both_prongs_take_part_in_every_two_ended_strategy() {
 #[test]
 fn ordered_delivers_as_the_cpu_alone_does() {
     let photos = Photos::new(SAMPLES);
-    let cpu = Run::of(loader(&photos.pack()).strategy(Strategy::Cpu).epochs(2));
-    let ordered =
-        Run::of(loader(&photos.pack()).strategy(Strategy::Ordered).epochs(2).drive(local(LocalResults::Shared)));
+    let cpu = Run::of(loader(&photos.pack()).with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 2)));
+    let ordered = Run::of(
+        loader(&photos.pack())
+            .with(|o| (o.strategy, o.epochs) = (Strategy::Ordered, 2))
+            .drive(local(LocalResults::Shared)),
+    );
     assert_eq!(ordered.ordered_digest, cpu.ordered_digest);
     assert_eq!(ordered.batches, cpu.batches);
     assert_ne!(cpu.batches[0], cpu.batches[cpu.batches.len() / 2], "epochs are shuffled differently");
@@ -129,13 +139,16 @@ fn ordered_delivers_as_the_cpu_alone_does() {
 fn a_replayed_plan_reproduces_the_order_of_delivery() {
     let photos = Photos::new(SAMPLES);
     for strategy in [Strategy::Mte, Strategy::Wrr] {
-        let base = || loader(&photos.pack()).strategy(strategy).epochs(2).drive(local(LocalResults::Shared));
+        let base = || {
+            loader(&photos.pack()).with(|o| (o.strategy, o.epochs) = (strategy, 2)).drive(local(LocalResults::Shared))
+        };
         let recorded = Run::of(base());
         let plan = Plan::from_bytes(&recorded.plan.to_bytes().unwrap()).unwrap();
         assert_eq!(plan.epochs.len(), 2);
-        let replayed = Run::of(base().threads(1).replay(plan.clone()));
+        let replayed = Run::of(base().with(|o| (o.threads, o.replay) = (Some(1), Some(plan.clone()))));
         assert_eq!(replayed.ordered_digest, recorded.ordered_digest, "{strategy}");
-        let alone = Run::of(loader(&photos.pack()).strategy(Strategy::Cpu).epochs(2).replay(plan));
+        let alone =
+            Run::of(loader(&photos.pack()).with(|o| (o.strategy, o.epochs, o.replay) = (Strategy::Cpu, 2, Some(plan))));
         assert_eq!(alone.ordered_digest, recorded.ordered_digest, "{strategy} without a drive");
     }
 }
@@ -144,7 +157,7 @@ fn a_replayed_plan_reproduces_the_order_of_delivery() {
 fn a_plan_of_another_seed_is_refused() {
     let photos = Photos::new(9);
     let plan = Run::of(loader(&photos.pack())).plan;
-    let error = loader(&photos.pack()).seed(8).replay(plan).build().expect_err("refused");
+    let error = loader(&photos.pack()).with(|o| (o.seed, o.replay) = (8, Some(plan))).build().expect_err("refused");
     assert!(ddlp_tests::runs::chain(&error).contains("seed 7, this run has 8"));
 }
 
@@ -152,7 +165,8 @@ fn a_plan_of_another_seed_is_refused() {
 fn two_ranks_together_give_the_global_batches_of_one() {
     let photos = Photos::new(SAMPLES);
     let one = Run::of(loader(&photos.pack()));
-    let ranks: Vec<Run> = (0..2).map(|rank| Run::of(loader(&photos.pack()).rank(rank, 2))).collect();
+    let ranks: Vec<Run> =
+        (0..2).map(|rank| Run::of(loader(&photos.pack()).with(|o| (o.rank, o.world_size) = (rank, 2)))).collect();
     let joined: Vec<Vec<u64>> =
         ranks[0].batches.iter().zip(&ranks[1].batches).map(|(first, second)| [&first[..], second].concat()).collect();
     assert_eq!(joined, one.batches);
@@ -162,10 +176,11 @@ fn two_ranks_together_give_the_global_batches_of_one() {
 #[test]
 fn a_run_of_two_ranks_goes_on_under_one_at_the_right_batch() {
     let photos = Photos::new(SAMPLES);
-    let whole = Run::of(loader(&photos.pack()).epochs(2));
+    let whole = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2));
     let stops: Vec<LoaderState> = (0..2)
         .map(|rank| {
-            let mut half: Loader = loader(&photos.pack()).epochs(2).rank(rank, 2).build().unwrap();
+            let mut half: Loader =
+                loader(&photos.pack()).with(|o| (o.epochs, (o.rank, o.world_size)) = (2, (rank, 2))).build().unwrap();
             for _ in 0..13 {
                 half.next().unwrap().unwrap();
             }
@@ -173,14 +188,18 @@ fn a_run_of_two_ranks_goes_on_under_one_at_the_right_batch() {
         })
         .collect();
     assert_eq!(stops[0], stops[1]);
-    let resumed = Run::of(loader(&photos.pack()).epochs(2).threads(3).resume(stops[0].clone()));
+    let resumed = Run::of(
+        loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.resume) = (2, Some(3), Some(stops[0].clone()))),
+    );
     assert_eq!(resumed.batches, whole.batches[13..]);
 }
 
 #[test]
 fn an_mte_run_resumes_without_loss_after_any_batch() {
     let photos = Photos::new(40);
-    let base = || loader(&photos.pack()).strategy(Strategy::Mte).epochs(2).drive(local(LocalResults::Shared));
+    let base = || {
+        loader(&photos.pack()).with(|o| (o.strategy, o.epochs) = (Strategy::Mte, 2)).drive(local(LocalResults::Shared))
+    };
     for stop_after in [1, 4, 5, 7] {
         let mut first = base().build().unwrap();
         let mut seen: Vec<(u32, Vec<u64>)> = Vec::new();
@@ -190,7 +209,7 @@ fn an_mte_run_resumes_without_loss_after_any_batch() {
         }
         let state = first.state();
         drop(first);
-        let rest = Run::of(base().resume(state));
+        let rest = Run::of(base().with(|o| o.resume = Some(state)));
         seen.extend(rest.order.iter().map(|&(epoch, ..)| epoch).zip(rest.batches));
         let mut ids: Vec<(u32, u64)> =
             seen.into_iter().flat_map(|(epoch, ids)| ids.into_iter().map(move |id| (epoch, id))).collect();

@@ -14,7 +14,7 @@ const SAMPLES: u32 = 160;
 #[test]
 fn two_drives_share_the_work_in_every_strategy() {
     let photos = Photos::new(SAMPLES);
-    let reference = Run::of(loader(&photos.pack()).epochs(2));
+    let reference = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2));
     let mut made = [0, 0];
     for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         for results in [LocalResults::Shared, LocalResults::Read] {
@@ -23,7 +23,7 @@ fn two_drives_share_the_work_in_every_strategy() {
             let DriveSpec::Local(drive) = local(results) else { unreachable!("a local drive") };
             // Neither buffers nor the slots of one drive hold all twenty batches of an epoch.
             let drive = DriveSpec::Local(LocalDrive { slots: Some(4), ..drive });
-            let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy);
+            let builder = loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), strategy));
             let run = Run::with(builder.drive(drive.clone()).drive(drive), |_, loader| {
                 if is_shared {
                     wait_for_every_prong(loader, strategy != Strategy::Csd);
@@ -53,7 +53,7 @@ fn a_drive_is_told_to_stop_work_that_another_finished_first() {
     // The drive is so slow that the CPU takes over its batches at the end of an epoch.
     let state = photos.scratch().join("state");
     let agent = Agent::start(&photos.pack(), &state, &["--threads", "1", "--throttle", "0.01"]);
-    let builder = loader(&photos.pack()).epochs(3).threads(1).strategy(Strategy::Wrr);
+    let builder = loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.strategy) = (3, Some(1), Strategy::Wrr));
     let mut delivered = 0;
     let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |batch, _| {
         delivered += 1;
@@ -68,10 +68,12 @@ fn a_drive_is_told_to_stop_work_that_another_finished_first() {
 #[test]
 fn two_ranks_with_a_drive_each_give_the_global_batches_of_one() {
     let photos = Photos::new(SAMPLES);
-    let one = Run::of(loader(&photos.pack()).epochs(2));
+    let one = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2));
     for strategy in [Strategy::Csd, Strategy::Ordered] {
         let rank = |rank| {
-            let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).rank(rank, 2);
+            let builder = loader(&photos.pack()).with(|o| {
+                (o.epochs, o.threads, o.strategy, (o.rank, o.world_size)) = (2, Some(1), strategy, (rank, 2))
+            });
             let builder = builder.drive(local(LocalResults::Shared));
             Run::with(builder, |_, loader| wait_for_every_prong(loader, false))
         };
@@ -93,7 +95,7 @@ fn two_ranks_with_a_drive_each_give_the_global_batches_of_one() {
 fn a_drive_without_memory_for_all_of_its_slots_goes_on_with_fewer() {
     let photos = Photos::new(SAMPLES);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "12"]);
-    let reference = Run::of(loader(&photos.pack()).epochs(2));
+    let reference = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2));
     // Two commands are in flight, so that a drive with one slot is asked for a second one.
     for (there, strategy) in [(1, Strategy::Ordered), (1, Strategy::Mte), (0, Strategy::Csd)] {
         let proxy = Proxy::start(agent.address(), move |pdu: &mut Pdu<'_>| {
@@ -106,7 +108,8 @@ fn a_drive_without_memory_for_all_of_its_slots_goes_on_with_fewer() {
         let drive = DriveSpec::Remote(agent.url_by(&proxy.address()));
         // The CPU alone would end the run before the drive has answered.
         let gated = gated(&photos.pack());
-        let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive);
+        let builder =
+            loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), strategy)).drive(drive);
         let loader = builder.dataset(gated.clone()).build().expect("a loader");
         gated.hooks.hold_until(&loader, move |progress| {
             let has_worked = there == 0 || progress.snapshot().prongs[1].prepared > 0;

@@ -32,13 +32,15 @@ impl Scene {
     fn new() -> Self {
         let photos = Photos::new(SAMPLES);
         let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "24"]);
-        let digest = Run::of(loader(&photos.pack()).epochs(2)).digest;
+        let digest = Run::of(loader(&photos.pack()).with(|o| o.epochs = 2)).digest;
         Self { photos, agent, digest }
     }
 
     fn builder(&self, strategy: Strategy, url: String) -> LoaderBuilder {
         // One thread and few buffers make the drive's part large, and the run long enough to be disturbed.
-        loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Remote(url))
+        loader(&self.photos.pack())
+            .with(|o| (o.epochs, o.threads, o.buffers, o.strategy) = (2, Some(1), 3, strategy))
+            .drive(DriveSpec::Remote(url))
     }
 
     /// Returns such a loader whose CPU can be held, and the dataset with its gate.
@@ -83,7 +85,7 @@ fn an_agent_killed_in_the_middle_is_survived_and_rejoins() {
 fn an_agent_stopped_for_longer_than_the_time_out_leaves_no_late_work_anywhere() {
     for strategy in TWO_ENDED {
         let scene = Scene::new();
-        let builder = scene.builder(strategy, scene.agent.url()).drive_timeout(Duration::from_millis(300));
+        let builder = scene.builder(strategy, scene.agent.url()).with(|o| o.drive_timeout = Duration::from_millis(300));
         let mut delivered = 0;
         let run = Run::with(builder, |_, loader| {
             delivered += 1;
@@ -228,7 +230,7 @@ fn a_drive_with_another_dataset_is_refused_with_both_identities() {
 fn an_address_without_an_agent_is_an_error_at_once() {
     let photos = Photos::new(9);
     let drive = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
-    let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().expect_err("refused");
+    let error = loader(&photos.pack()).with(|o| o.strategy = Strategy::Mte).drive(drive).build().expect_err("refused");
     assert!(chain(&error).contains("is the agent running there?"), "{}", chain(&error));
 }
 
@@ -241,7 +243,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
         let error = builder.clone().build().expect_err("a drive that is needed");
         assert!(chain(&error).contains("`drive_optional`"), "{}", chain(&error));
         let (mut delivered, agent) = (0, &mut scene.agent);
-        let run = Run::with(builder.drive_optional(true), |_, loader| {
+        let run = Run::with(builder.with(|o| o.drive_optional = true), |_, loader| {
             delivered += 1;
             if delivered == 4 {
                 assert!(!drive_is_up(loader));
@@ -262,7 +264,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
 fn an_optional_drive_that_does_not_fit_is_an_error_all_the_same() {
     let scene = Scene::new();
     let refused = |url: String| {
-        let builder = scene.builder(Strategy::Mte, url).epochs(1_000_000).drive_optional(true);
+        let builder = scene.builder(Strategy::Mte, url).with(|o| (o.epochs, o.drive_optional) = (1_000_000, true));
         let error = builder.build().map_or_else(Some, |mut loader| loader.find_map(Result::err));
         chain(&error.expect("refused"))
     };
@@ -284,7 +286,7 @@ fn optional_drives_that_do_not_answer_hold_up_neither_the_first_batch_nor_the_en
     let _in_the_queue = TcpStream::connect(address).unwrap();
     let drive = |number: u32| DriveSpec::Remote(format!("tcp://{address}/nqn.2024-01.org.example:silent{number}"));
     for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
-        let builder = loader(&photos.pack()).strategy(strategy).drive_optional(true);
+        let builder = loader(&photos.pack()).with(|o| (o.strategy, o.drive_optional) = (strategy, true));
         let run = Run::of((0..3).fold(builder, |builder, number| builder.drive(drive(number))));
         run.assert_exactly_once(1, SAMPLES.into());
         // An attempt that ran out of time would be reported as a fault.
@@ -315,7 +317,7 @@ fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
     // With more hosts than slots, a host need not give back its only one.
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "1"]);
     let drive = || DriveSpec::Remote(agent.url());
-    let csd = || loader(&photos.pack()).strategy(Strategy::Csd).buffers(2).drive(drive());
+    let csd = || loader(&photos.pack()).with(|o| (o.strategy, o.buffers) = (Strategy::Csd, 2)).drive(drive());
     // The other host takes one batch and keeps it: buffers and the slot stay full.
     let mut keeper = csd().build().expect("builds");
     let _kept: Vec<_> = keeper.by_ref().take(1).collect();
@@ -333,8 +335,8 @@ fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
 fn a_run_that_uses_all_slots_lets_another_host_in() {
     let photos = Photos::new(SAMPLES);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "2"]);
-    let csd = || loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
-    let mut first = csd().epochs(1_000_000).build().expect("builds");
+    let csd = || loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
+    let mut first = csd().with(|o| o.epochs = 1_000_000).build().expect("builds");
     let has_ended = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
         // After these batches it has used both slots.

@@ -92,7 +92,7 @@ fn store(photos: &Photos, hooks: Store) -> Arc<Hooked<Store>> {
 }
 
 fn run_of(photos: &Photos, store: &Arc<Hooked<Store>>) -> LoaderBuilder {
-    loader(&photos.pack()).dataset(store.clone()).strategy(Strategy::Cpu)
+    loader(&photos.pack()).dataset(store.clone()).with(|o| o.strategy = Strategy::Cpu)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn each_sample_is_read_once_and_more_are_in_flight_than_there_are_threads() {
     let photos = Photos::new(SAMPLES);
     let expected = Run::of(loader(&photos.pack())).ordered_digest;
     let store = store(&photos, Store { gathers: true, ..Store::default() });
-    let run = Run::of(run_of(&photos, &store).threads(1));
+    let run = Run::of(run_of(&photos, &store).with(|o| o.threads = Some(1)));
     assert_eq!(run.ordered_digest, expected);
     let reads = store.hooks.reads.lock().unwrap();
     assert!(reads.len() == SAMPLES as usize && reads.values().all(|&reads| reads == 1), "{reads:?}");
@@ -120,13 +120,13 @@ fn a_sample_that_cannot_be_fetched_is_judged_as_in_a_file() {
         for (threads, samples, join_gap) in [(3, 1, None), (2, 4, None), (2, 4, Some(4095))] {
             let depth = FetchDepth { threads, samples, join_gap };
             let store = store(&photos, Store { fault: Some((7, fault)), depth, ..Store::default() });
-            let run = Run::of(run_of(&photos, &store).policy(policy));
+            let run = Run::of(run_of(&photos, &store).with(|o| o.policy = policy));
             let skipped = u64::from(policy == CorruptPolicy::Skip);
             assert_eq!((run.report.corrupt.len(), run.report.images), (1, u64::from(SAMPLES) - skipped));
         }
     }
     let store = store(&photos, Store { fault: Some((7, Fault::Unavailable)), ..Store::default() });
-    let mut loader = run_of(&photos, &store).policy(CorruptPolicy::Skip).build().unwrap();
+    let mut loader = run_of(&photos, &store).with(|o| o.policy = CorruptPolicy::Skip).build().unwrap();
     let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
     assert!(matches!(error, LoaderError::Unavailable(_)), "{}", chain(&error));
     assert!(chain(&error).contains("the store") && loader.next().is_none());

@@ -53,22 +53,23 @@ fn finished_batches_of_every_type_layout_and_mix_are_those_of_the_default_target
     // A batch lacks a row, and rows follow it.
     photos.write(9, b"no image");
     let pack = photos.pack();
-    let of = || loader(&pack).pipeline(small()).policy(CorruptPolicy::Skip).seed(5);
+    let of = || loader(&pack).with(|o| (o.pipeline, o.policy, o.seed) = (small(), CorruptPolicy::Skip, 5));
     let mixes: [fn(LoaderBuilder) -> LoaderBuilder; 3] = [
         |builder| builder,
-        |builder| builder.mixup(0.4).cutmix(1.0).mix_probability(0.9),
-        |builder| builder.cutmix(1.0),
+        |builder| builder.with(|o| (o.mixup, o.cutmix, o.mix_probability) = (0.4, 1.0, 0.9)),
+        |builder| builder.with(|o| o.cutmix = 1.0),
     ];
     for dtype in [DType::U8, DType::F16, DType::Bf16, DType::F32] {
         for layout in ImageLayout::ALL {
             for (number, mix) in mixes.into_iter().enumerate() {
-                let builder = mix(of().dtype(dtype).layout(layout));
-                let builder = if dtype.is_float() { builder.normalize(Normalize::IMAGENET) } else { builder };
-                let expected = contents(builder.clone().strategy(Strategy::Cpu), |batch| batch);
+                let builder = mix(of().with(|o| (o.dtype, o.layout) = (dtype, layout)));
+                let builder =
+                    if dtype.is_float() { builder.with(|o| o.normalize = Some(Normalize::IMAGENET)) } else { builder };
+                let expected = contents(builder.clone().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
                 let name = format!("{dtype} {layout} mix {number}");
-                assert_same(&name, &expected, builder.clone().strategy(Strategy::Cpu));
+                assert_same(&name, &expected, builder.clone().with(|o| o.strategy = Strategy::Cpu));
                 for results in [LocalResults::Shared, LocalResults::Read] {
-                    let drive = builder.clone().strategy(Strategy::Csd).drive(local(results.clone()));
+                    let drive = builder.clone().with(|o| o.strategy = Strategy::Csd).drive(local(results.clone()));
                     assert_same(&format!("{name} {results:?}"), &expected, drive);
                 }
             }
@@ -80,16 +81,25 @@ fn finished_batches_of_every_type_layout_and_mix_are_those_of_the_default_target
 fn every_strategy_finishes_alike_with_few_buffers_and_resumes() {
     let photos = Photos::new(SAMPLES);
     let pack = photos.pack();
-    let of = || loader(&pack).pipeline(small()).dtype(DType::F16).mixup(0.3).batch_size(7).epochs(2).buffers(2);
-    let expected = contents(of().strategy(Strategy::Cpu), |batch| batch);
+    let of = || {
+        loader(&pack).with(|o| {
+            o.pipeline = small();
+            o.dtype = DType::F16;
+            o.mixup = 0.3;
+            o.batch_size = 7;
+            o.epochs = 2;
+            o.buffers = 2;
+        })
+    };
+    let expected = contents(of().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered, Strategy::Csd] {
         for results in [LocalResults::Shared, LocalResults::Read] {
-            assert_same(&format!("{strategy}"), &expected, of().strategy(strategy).drive(local(results)));
+            assert_same(&format!("{strategy}"), &expected, of().with(|o| o.strategy = strategy).drive(local(results)));
         }
     }
-    let mut first = of().strategy(Strategy::Cpu).build().unwrap();
+    let mut first = of().with(|o| o.strategy = Strategy::Cpu).build().unwrap();
     first.by_ref().take(3).for_each(|batch| drop(batch.unwrap()));
-    let resumed = of().strategy(Strategy::Cpu).resume(first.state());
+    let resumed = of().with(|o| (o.strategy, o.resume) = (Strategy::Cpu, Some(first.state())));
     assert_same("resumed", &expected[3..], resumed);
 }
 
@@ -102,21 +112,28 @@ fn last_batches_canvases_and_ranks_without_samples_are_finished() {
         PadTo { size: Size { height: 40, width: 40 }, fill: Fill::default() }.into(),
     ]);
     for last in [LastBatch::Short, LastBatch::Drop, LastBatch::Pad] {
-        let builder = loader(&pack).pipeline(small()).strategy(Strategy::Cpu).dtype(DType::F32).last(last);
+        let builder = loader(&pack)
+            .with(|o| (o.pipeline, o.strategy, o.dtype, o.last) = (small(), Strategy::Cpu, DType::F32, last));
         let expected = contents(builder.clone(), |batch| batch);
         assert_same(&format!("{last:?}"), &expected, builder);
     }
     // The last batch has one sample, which is another rank's.
-    let builder = loader(&pack).pipeline(small()).strategy(Strategy::Cpu).batch_size(4).rank(1, 2);
+    let builder = loader(&pack).with(|o| {
+        o.pipeline = small();
+        o.strategy = Strategy::Cpu;
+        o.batch_size = 4;
+        (o.rank, o.world_size) = (1, 2);
+    });
     assert_same("rank", &contents(builder.clone(), |batch| batch), builder);
-    let builder = loader(&pack).pipeline(padded).strategy(Strategy::Cpu).dtype(DType::Bf16);
+    let builder = loader(&pack).with(|o| (o.pipeline, o.strategy, o.dtype) = (padded, Strategy::Cpu, DType::Bf16));
     assert_same("canvas", &contents(builder.clone(), |batch| batch), builder);
 }
 
 #[test]
 fn images_that_are_not_finished_cannot_be_read_and_other_fields_can() {
     let photos = Photos::new(SAMPLES);
-    let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).dtype(DType::F32);
+    let builder =
+        loader(&photos.pack()).with(|o| (o.pipeline, o.strategy, o.dtype) = (small(), Strategy::Cpu, DType::F32));
     let expected = Run::of(builder.clone());
     let loader = builder.deliver_prepared_to(|need| Finisher::make(OfSlots::Copied, need)).build().unwrap();
     let mut digest = Digest::default();

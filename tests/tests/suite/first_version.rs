@@ -172,9 +172,18 @@ fn digest_of_floats(loader: Loader) -> String {
 
 fn floats(arguments: &[&str]) -> Vec<String> {
     let &[kind, dataset, named, corrupt, strategy] = arguments else { panic!("{arguments:?}") };
-    let mut builder =
-        Loader::builder().dataset_path(first().join(dataset)).pipeline(pipeline(named)).policy(policy(corrupt));
-    builder = builder.batch_size(5).epochs(2).seed(3).threads(2).strategy(strategy.parse().expect("a strategy"));
+    let mut builder = Loader::builder().with(|o| {
+        o.dataset = Some(first().join(dataset));
+        o.pipeline = pipeline(named);
+        o.policy = policy(corrupt);
+    });
+    builder = builder.with(|o| {
+        o.batch_size = 5;
+        o.epochs = 2;
+        o.seed = 3;
+        o.threads = Some(2);
+        o.strategy = strategy.parse().expect("a strategy");
+    });
     if strategy != "cpu" {
         builder = builder.drive(local(LocalResults::Shared));
     }
@@ -183,7 +192,9 @@ fn floats(arguments: &[&str]) -> Vec<String> {
         "f16" => DType::F16,
         _ => panic!("there is no type {kind}"),
     };
-    let built = builder.dtype(dtype).layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET).build();
+    let built = builder
+        .with(|o| (o.dtype, o.layout, o.normalize) = (dtype, ImageLayout::Nchw, Some(Normalize::IMAGENET)))
+        .build();
     vec![built.map(digest_of_floats).unwrap_or_else(|error| panic!("{arguments:?}: {}", chain(&error)))]
 }
 

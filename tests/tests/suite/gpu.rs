@@ -91,20 +91,24 @@ fn batches_of_every_type_layout_mix_and_prong_are_those_of_the_host() {
         // A batch lacks a row, and rows follow it.
         photos.write(9, b"no image");
         let pack = photos.pack();
-        let of = || loader(&pack).pipeline(small()).policy(CorruptPolicy::Skip).seed(5);
+        let of = || loader(&pack).with(|o| (o.pipeline, o.policy, o.seed) = (small(), CorruptPolicy::Skip, 5));
         let device = device();
         let mixes: [fn(LoaderBuilder) -> LoaderBuilder; 3] =
-            [|builder| builder, |builder| builder.mixup(0.4), |builder| builder.cutmix(1.0)];
+            [|builder| builder, |builder| builder.with(|o| o.mixup = 0.4), |builder| builder.with(|o| o.cutmix = 1.0)];
         for dtype in [DType::U8, DType::F16, DType::Bf16, DType::F32] {
             for layout in ImageLayout::ALL {
                 for (number, mix) in mixes.into_iter().enumerate() {
-                    let builder = mix(of().dtype(dtype).layout(layout));
-                    let builder = if dtype.is_float() { builder.normalize(Normalize::IMAGENET) } else { builder };
-                    let expected = contents(builder.clone().strategy(Strategy::Cpu), |batch| batch);
-                    let found = on_device(&device, builder.clone().strategy(Strategy::Cpu));
+                    let builder = mix(of().with(|o| (o.dtype, o.layout) = (dtype, layout)));
+                    let builder = if dtype.is_float() {
+                        builder.with(|o| o.normalize = Some(Normalize::IMAGENET))
+                    } else {
+                        builder
+                    };
+                    let expected = contents(builder.clone().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
+                    let found = on_device(&device, builder.clone().with(|o| o.strategy = Strategy::Cpu));
                     assert!(found == expected, "{dtype} {layout} mix {number}");
                     for results in [LocalResults::Shared, LocalResults::Read] {
-                        let drive = builder.clone().strategy(Strategy::Csd).drive(local(results.clone()));
+                        let drive = builder.clone().with(|o| o.strategy = Strategy::Csd).drive(local(results.clone()));
                         let found = on_device(&device, drive);
                         assert!(found == expected, "{dtype} {layout} mix {number} {results:?}");
                     }
@@ -121,8 +125,17 @@ fn every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes() {
     on_driver("gpu::every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes", |driver| {
         let photos = Photos::new(SAMPLES);
         let pack = photos.pack();
-        let of = || loader(&pack).pipeline(small()).dtype(DType::F16).mixup(0.3).batch_size(7).epochs(2).buffers(2);
-        let expected = contents(of().strategy(Strategy::Cpu), |batch| batch);
+        let of = || {
+            loader(&pack).with(|o| {
+                o.pipeline = small();
+                o.dtype = DType::F16;
+                o.mixup = 0.3;
+                o.batch_size = 7;
+                o.epochs = 2;
+                o.buffers = 2;
+            })
+        };
+        let expected = contents(of().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
         let device = device();
         let file = photos.scratch().join("slots");
         for (seed, strategy) in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered, Strategy::Csd].into_iter().enumerate()
@@ -133,15 +146,15 @@ fn every_strategy_delivers_alike_with_few_pairs_and_slots_and_resumes() {
                 }
                 let DriveSpec::Local(drive) = local(results.clone()) else { unreachable!("a local drive") };
                 let drive = DriveSpec::Local(LocalDrive { slots: Some(3), ..drive });
-                let found = on_device(&device, of().strategy(strategy).drive(drive));
+                let found = on_device(&device, of().with(|o| o.strategy = strategy).drive(drive));
                 assert!(found == expected, "{strategy} {results:?}");
             }
         }
         let mut output = Output::new(&device).unwrap();
-        let builder = of().strategy(Strategy::Cpu);
+        let builder = of().with(|o| o.strategy = Strategy::Cpu);
         let mut first = builder.clone().deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
         first.by_ref().take(3).for_each(|batch| output.finish(&batch.unwrap()).unwrap());
-        let resumed = on_device(&device, builder.resume(first.state()));
+        let resumed = on_device(&device, builder.with(|o| o.resume = Some(first.state())));
         assert!(resumed == expected[3..], "resumed");
         drop((first, output, device));
         assert_clean(driver);
@@ -160,14 +173,21 @@ fn odd_sizes_and_last_batches_are_delivered() {
             for (dtype, last) in
                 [(DType::U8, LastBatch::Short), (DType::F32, LastBatch::Pad), (DType::Bf16, LastBatch::Drop)]
             {
-                let builder = loader(&pack).pipeline(pipeline.clone()).strategy(Strategy::Cpu).dtype(dtype).last(last);
-                let builder = builder.layout(ImageLayout::Nchw).mixup(0.5).cutmix(0.5);
+                let builder = loader(&pack).with(|o| {
+                    (o.pipeline, o.strategy, o.dtype, o.last) = (pipeline.clone(), Strategy::Cpu, dtype, last)
+                });
+                let builder = builder.with(|o| (o.layout, o.mixup, o.cutmix) = (ImageLayout::Nchw, 0.5, 0.5));
                 let found = on_device(&device, builder.clone());
                 assert!(found == contents(builder, |batch| batch), "{width} × {height} {dtype} {last:?}");
             }
         }
         // The last batch has one sample, which is another rank's.
-        let builder = loader(&pack).pipeline(small()).strategy(Strategy::Cpu).batch_size(4).rank(1, 2);
+        let builder = loader(&pack).with(|o| {
+            o.pipeline = small();
+            o.strategy = Strategy::Cpu;
+            o.batch_size = 4;
+            (o.rank, o.world_size) = (1, 2);
+        });
         assert!(on_device(&device, builder.clone()) == contents(builder, |batch| batch), "a rank without samples");
         drop(device);
         assert_clean(driver);
@@ -178,7 +198,8 @@ fn odd_sizes_and_last_batches_are_delivered() {
 fn batches_may_be_kept_dropped_or_finished_late_but_not_twice() {
     on_driver("gpu::batches_may_be_kept_dropped_or_finished_late_but_not_twice", |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).epochs(3).buffers(3);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.pipeline, o.strategy, o.epochs, o.buffers) = (small(), Strategy::Cpu, 3, 3));
         let device = device();
         let mut output = Output::new(&device).unwrap();
         let mut kept: Vec<Batch> = Vec::new();
@@ -210,7 +231,7 @@ fn batches_may_be_kept_dropped_or_finished_late_but_not_twice() {
         assert_clean(driver);
         // A batch of the host's.
         let device = Device::open(DeviceName::number(0)).unwrap();
-        let mut loader = ddlp_tests::runs::loader(&photos.pack()).pipeline(small()).build().unwrap();
+        let mut loader = ddlp_tests::runs::loader(&photos.pack()).with(|o| o.pipeline = small()).build().unwrap();
         let batch = loader.next().unwrap().unwrap();
         assert!(matches!(Output::new(&device).unwrap().finish(&batch), Err(CudaError::NotOnDevice)));
     });
@@ -222,7 +243,8 @@ fn memory_and_pairs_stay_the_same_over_fifty_epochs() {
         let photos = Photos::new(12);
         let DriveSpec::Local(drive) = local(LocalResults::Shared) else { unreachable!("a local drive") };
         let drive = DriveSpec::Local(LocalDrive { slots: Some(4), ..drive });
-        let builder = loader(&photos.pack()).pipeline(small()).batch_size(4).epochs(50).strategy(Strategy::Wrr);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.pipeline, o.batch_size, o.epochs, o.strategy) = (small(), 4, 50, Strategy::Wrr));
         let device = device();
         let mut output = Output::new(&device).unwrap();
         let loader = builder.drive(drive).deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
@@ -264,7 +286,7 @@ unsafe impl Consumer for Capturing {
 fn a_consumer_without_a_place_gets_an_error_and_the_batch_stays() {
     on_driver("gpu::a_consumer_without_a_place_gets_an_error_and_the_batch_stays", |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu);
+        let builder = loader(&photos.pack()).with(|o| (o.pipeline, o.strategy) = (small(), Strategy::Cpu));
         let device = device();
         let mut loader = builder.deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
         let batch = loader.next().unwrap().unwrap();
@@ -283,8 +305,9 @@ fn many_orders_of_work_give_the_same_batches() {
         let records = (0..40u8).flat_map(|number| (0..3073u32).map(move |at| (at as u8).wrapping_mul(number) % 10));
         std::fs::write(folder.path().join("data_batch_1.bin"), records.collect::<Vec<u8>>()).unwrap();
         let pipeline = Pipeline::of([RandomResizedCrop::to(6).into(), RandomHorizontalFlip { p: 0.5 }.into()]);
-        let builder = loader(folder.path()).pipeline(pipeline).strategy(Strategy::Cpu).batch_size(8).buffers(2);
-        let builder = builder.dtype(DType::F16).mixup(0.4).cutmix(1.0).classes(10);
+        let builder = loader(folder.path())
+            .with(|o| (o.pipeline, o.strategy, o.batch_size, o.buffers) = (pipeline, Strategy::Cpu, 8, 2));
+        let builder = builder.with(|o| (o.dtype, o.mixup, o.cutmix, o.classes) = (DType::F16, 0.4, 1.0, Some(10)));
         let expected = contents(builder.clone(), |batch| batch);
         let device = device();
         let seeds: u64 = std::env::var("DDLP_GPU_SEEDS").map_or(200, |seeds| seeds.parse().expect("a number of seeds"));

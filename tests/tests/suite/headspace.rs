@@ -34,8 +34,10 @@ fn measured(loader: &mut Loader) -> Headspace {
 fn slow(photos: &Photos, depth: FetchDepth) -> Loader {
     let dataset = ddlp_dataset::open(&photos.folder()).expect("a folder");
     let hooked = Arc::new(Hooked { dataset, hooks: SlowReads(depth) });
-    let loader = loader(&photos.folder()).dataset(hooked).strategy(Strategy::Cpu).threads(2).batch_size(4);
-    loader.epochs(1000).build().expect("a loader")
+    let loader = loader(&photos.folder())
+        .dataset(hooked)
+        .with(|o| (o.strategy, o.threads, o.batch_size) = (Strategy::Cpu, Some(2), 4));
+    loader.with(|o| o.epochs = 1000).build().expect("a loader")
 }
 
 #[test]
@@ -60,9 +62,7 @@ fn a_run_of_a_drive_alone_is_measured_and_goes_on() {
     let photos = Photos::new(40);
     let mut run = loader(&photos.pack())
         .drive(local(LocalResults::Shared))
-        .strategy(Strategy::Csd)
-        .batch_size(4)
-        .epochs(2)
+        .with(|o| (o.strategy, o.batch_size, o.epochs) = (Strategy::Csd, 4, 2))
         .build()
         .expect("a loader");
     let headspace = measured(&mut run);

@@ -30,7 +30,7 @@ impl Scene {
 
     fn run(&self, host: &Host) -> LoaderBuilder {
         let drive = DriveSpec::Remote(self.agent.url());
-        loader(&self.photos.pack()).strategy(Strategy::Csd).host(host.clone()).drive(drive)
+        loader(&self.photos.pack()).with(|o| o.strategy = Strategy::Csd).host(host.clone()).drive(drive)
     }
 }
 
@@ -70,10 +70,10 @@ fn a_machine_that_is_allowed_is_served_and_another_is_told_what_to_allow() {
 fn two_runs_of_one_machine_share_an_agent_and_stay_apart() {
     // Both runs take the lowest slots first; if they were one host, each would write into the other's slots.
     let scene = &Scene::new(&[]);
-    let reference = Run::of(loader(&scene.photos.pack()).epochs(2));
+    let reference = Run::of(loader(&scene.photos.pack()).with(|o| o.epochs = 2));
     let runs = std::thread::scope(|scope| {
         let start = |strategy| {
-            let builder = scene.run(&scene.host).epochs(2).threads(1).strategy(strategy);
+            let builder = scene.run(&scene.host).with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), strategy));
             scope.spawn(|| Run::of(builder))
         };
         [start(Strategy::Mte), start(Strategy::Wrr)].map(|run| run.join().expect("it ends well"))

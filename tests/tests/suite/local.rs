@@ -22,7 +22,7 @@ const TWO_ENDED: [Strategy; 3] = [Strategy::Mte, Strategy::Wrr, Strategy::Ordere
 
 /// Returns the digest of two epochs that the CPU prepares alone.
 fn reference(photos: &Photos) -> String {
-    Run::of(loader(&photos.pack()).epochs(2)).digest
+    Run::of(loader(&photos.pack()).with(|o| o.epochs = 2)).digest
 }
 
 #[test]
@@ -31,7 +31,9 @@ fn an_agent_that_dies_is_started_again() {
     let reference = reference(&photos);
     for results in [LocalResults::Shared, LocalResults::Read] {
         let drive = local_by(stand_in::named(photos.scratch(), "ddlp-mortal"), results);
-        let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), Strategy::Wrr))
+            .drive(drive);
         let mut delivered = 0;
         let run = Run::with(builder, |_, loader| {
             delivered += 1;
@@ -70,7 +72,8 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
     );
     let script = stand_in::script(photos.scratch(), &format!("{name}.sh"), &body);
     let drive = local_by(script, LocalResults::Shared);
-    let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive);
+    let builder =
+        loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), strategy)).drive(drive);
     let (mut delivered, mut given_up_at) = (0, 0);
     let run = Run::with(builder, |_, loader| {
         delivered += 1;
@@ -106,9 +109,11 @@ fn an_agent_stopped_for_longer_than_the_time_out_writes_nothing_late_into_shared
     let reference = reference(&photos);
     for strategy in TWO_ENDED {
         let drive = local_by(stand_in::named(photos.scratch(), "ddlp-stopped"), LocalResults::Shared);
-        let builder = loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.epochs, o.threads, o.buffers, o.strategy) = (2, Some(1), 3, strategy))
+            .drive(drive);
         let mut delivered = 0;
-        let run = Run::with(builder.drive_timeout(Duration::from_millis(300)), |_, loader| {
+        let run = Run::with(builder.with(|o| o.drive_timeout = Duration::from_millis(300)), |_, loader| {
             delivered += 1;
             if delivered == 4 {
                 let agent = stand_in::process("ddlp-stopped");
@@ -151,7 +156,9 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
         });
         let drive = local_by(agent, LocalResults::File(slots));
         let gated = gated(&photos.pack());
-        let builder = loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.epochs, o.threads, o.buffers, o.strategy) = (2, Some(1), 3, strategy))
+            .drive(drive);
         let loader = builder.dataset(gated.clone()).build().expect("a loader");
         gated.hooks.hold_until(&loader, |progress| faults(progress, FaultKind::Damaged) > 0);
         let run = Run::over(loader, |_, _| ());
@@ -172,7 +179,9 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
 #[test]
 fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
     let photos = Photos::new(SAMPLES);
-    let floats = |strategy| loader(&photos.pack()).epochs(2).threads(1).buffers(2).strategy(strategy);
+    let floats = |strategy| {
+        loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.buffers, o.strategy) = (2, Some(1), 2, strategy))
+    };
     let expected = FloatRun::with(floats(Strategy::Cpu), |_| ()).values;
     for (results, comes_back) in [
         (LocalResults::Shared, false),
@@ -235,7 +244,7 @@ fn a_field_in_a_file_of_slots_outlives_the_next_run_on_that_file() {
     let run = |seed| {
         let DriveSpec::Local(drive) = local(LocalResults::File(slots.clone())) else { unreachable!("a local drive") };
         let drive = DriveSpec::Local(LocalDrive { slots: Some(3), ..drive });
-        loader(&photos.pack()).seed(seed).strategy(Strategy::Csd).drive(drive)
+        loader(&photos.pack()).with(|o| (o.seed, o.strategy) = (seed, Strategy::Csd)).drive(drive)
     };
     let mut kept = None;
     Run::with(run(1), |batch, _| {
@@ -274,7 +283,8 @@ fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
     );
     let drive = local_by(stand_in::script(photos.scratch(), "restarted.sh", &body), in_slots());
     let gated = gated(&photos.pack());
-    let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
+    let builder =
+        loader(&photos.pack()).with(|o| (o.epochs, o.threads, o.strategy) = (2, Some(1), Strategy::Wrr)).drive(drive);
     let (mut delivered, mut second, mut made_before) = (0, None, 0);
     let run = Run::with(builder.dataset(gated.clone()), |_, loader| {
         delivered += 1;
@@ -305,7 +315,7 @@ fn two_runs_on_one_file_of_slots_stay_apart_while_an_agent_is_restarted() {
 
 /// Returns the second run on a file of slots.
 fn loader_of_second(photos: &Photos, drive: DriveSpec) -> LoaderBuilder {
-    loader(&photos.pack()).seed(8).strategy(Strategy::Csd).drive(drive)
+    loader(&photos.pack()).with(|o| (o.seed, o.strategy) = (8, Strategy::Csd)).drive(drive)
 }
 
 /// Flips a bit of a pixel in a slot for eight samples of 224 × 224.

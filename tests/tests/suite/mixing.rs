@@ -41,20 +41,23 @@ fn mixed_batches_are_the_same_from_every_prong() {
     // Small images: what is compared is who mixes which rows, and where.
     let small = Pipeline::of([RandomResizedCrop::to(40).into(), RandomHorizontalFlip { p: 0.5 }.into()]);
     let of = |strategy| {
-        let builder = loader(&photos.pack()).pipeline(small.clone()).strategy(strategy).policy(CorruptPolicy::Skip);
-        builder.batch_size(8).epochs(2)
+        let builder = loader(&photos.pack())
+            .with(|o| (o.pipeline, o.strategy, o.policy) = (small.clone(), strategy, CorruptPolicy::Skip));
+        builder.with(|o| (o.batch_size, o.epochs) = (8, 2))
     };
     for dtype in [DType::U8, DType::F32] {
-        let mixed = |builder: LoaderBuilder| builder.dtype(dtype).mixup(0.4).cutmix(1.0).seed(5);
+        let mixed =
+            |builder: LoaderBuilder| builder.with(|o| (o.dtype, o.mixup, o.cutmix, o.seed) = (dtype, 0.4, 1.0, 5));
         let (expected, _) = contents(mixed(of(Strategy::Cpu)));
         assert_eq!(expected.len(), 12);
-        let (unmixed, _) = contents(of(Strategy::Cpu).dtype(dtype).seed(5));
+        let (unmixed, _) = contents(of(Strategy::Cpu).with(|o| (o.dtype, o.seed) = (dtype, 5)));
         assert!(unmixed.iter().all(|(batch, contents)| expected[batch] != *contents));
         for results in [LocalResults::Shared, LocalResults::Read] {
             let (found, of_drives) = contents(mixed(of(Strategy::Csd).drive(few_slots(results.clone()))));
             assert!(found == expected && of_drives == 12, "{dtype}, drives alone, {results:?}");
             for strategy in [Strategy::Ordered, Strategy::Mte] {
-                let (found, _) = contents(mixed(of(strategy).drive(few_slots(results.clone())).buffers(2)));
+                let (found, _) =
+                    contents(mixed(of(strategy).drive(few_slots(results.clone())).with(|o| o.buffers = 2)));
                 assert!(found == expected, "{dtype}, {strategy}, {results:?}");
             }
         }

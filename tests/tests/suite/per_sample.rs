@@ -20,19 +20,19 @@ fn shifted(builder: LoaderBuilder) -> LoaderBuilder {
 #[test]
 fn the_function_changes_each_image_once_and_in_the_same_way_in_every_run() {
     let photos = Photos::new(SAMPLES);
-    let base = || loader(&photos.pack()).epochs(2);
+    let base = || loader(&photos.pack()).with(|o| o.epochs = 2);
     let plain = Run::of(base());
-    let one = Run::of(shifted(base().threads(1)));
+    let one = Run::of(shifted(base().with(|o| o.threads = Some(1))));
     one.assert_exactly_once(2, SAMPLES.into());
     assert_ne!(one.digest, plain.digest);
     for run in [
-        Run::of(shifted(base().threads(3))),
-        Run::of(shifted(base().strategy(Strategy::Cpu))),
-        Run::of(shifted(loader(&photos.folder()).epochs(2))),
+        Run::of(shifted(base().with(|o| o.threads = Some(3)))),
+        Run::of(shifted(base().with(|o| o.strategy = Strategy::Cpu))),
+        Run::of(shifted(loader(&photos.folder()).with(|o| o.epochs = 2))),
     ] {
         assert_eq!(run.digest, one.digest);
     }
-    assert_ne!(Run::of(shifted(base().seed(1))).digest, one.digest);
+    assert_ne!(Run::of(shifted(base().with(|o| o.seed = 1))).digest, one.digest);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn floats_are_made_of_the_changed_image_and_seeds_differ() {
     let photos = Photos::new(SAMPLES);
     let values = |dtype| {
         let mut values = BTreeMap::new();
-        for batch in shifted(loader(&photos.pack()).dtype(dtype)).build().unwrap() {
+        for batch in shifted(loader(&photos.pack()).with(|o| o.dtype = dtype)).build().unwrap() {
             let batch = batch.unwrap();
             match dtype {
                 DType::U8 => values.extend(batch.sample_ids().iter().copied().zip(
@@ -59,11 +59,11 @@ fn floats_are_made_of_the_changed_image_and_seeds_differ() {
     assert!(values(DType::U8) == values(DType::F32));
     let seeds = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = seeds.clone();
-    let builder = loader(&photos.pack()).epochs(2).per_sample(move |_, _, seed| {
+    let builder = loader(&photos.pack()).with(|o| o.epochs = 2).per_sample(move |_, _, seed| {
         seen.lock().unwrap().insert(seed);
         Ok(())
     });
-    assert_eq!(Run::of(builder).digest, Run::of(loader(&photos.pack()).epochs(2)).digest);
+    assert_eq!(Run::of(builder).digest, Run::of(loader(&photos.pack()).with(|o| o.epochs = 2)).digest);
     let seeds = seeds.lock().unwrap();
     assert_eq!(seeds.len(), 2 * SAMPLES as usize, "one for each sample of each epoch");
     assert!(seeds.iter().all(|&seed| seed < 1 << 63));
@@ -84,7 +84,8 @@ fn a_function_that_fails_or_panics_ends_the_run_with_its_error() {
 #[test]
 fn drives_are_refused_since_they_cannot_call_the_function() {
     let photos = Photos::new(SAMPLES);
-    let with_drive = |strategy| shifted(loader(&photos.pack())).strategy(strategy).drive(local(LocalResults::Shared));
+    let with_drive =
+        |strategy| shifted(loader(&photos.pack())).with(|o| o.strategy = strategy).drive(local(LocalResults::Shared));
     for strategy in [Strategy::Ordered, Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
         let error = with_drive(strategy).build().expect_err("refused");
         assert!(chain(&error).contains("drives cannot call the function `per_sample`"), "{}", chain(&error));
@@ -95,12 +96,13 @@ fn drives_are_refused_since_they_cannot_call_the_function() {
 #[test]
 fn a_run_that_resumes_calls_the_function_with_the_same_seeds() {
     let photos = Photos::new(SAMPLES);
-    let base = || shifted(loader(&photos.pack()).dtype(DType::F32).normalize(Normalize::IMAGENET));
+    let base =
+        || shifted(loader(&photos.pack()).with(|o| (o.dtype, o.normalize) = (DType::F32, Some(Normalize::IMAGENET))));
     let rest = |mut run: ddlp_host::Loader| {
         run.by_ref().map(|batch| images::<f32>(&batch.unwrap()).flatten().copied().collect()).collect::<Vec<Vec<f32>>>()
     };
     let mut run = base().build().unwrap();
     run.next().unwrap().unwrap();
     let state = run.state();
-    assert!(rest(run) == rest(base().resume(state).build().unwrap()));
+    assert!(rest(run) == rest(base().with(|o| o.resume = Some(state)).build().unwrap()));
 }

@@ -55,8 +55,8 @@ fn beginning(loader: &Loader) -> LoaderState {
 fn a_slow_thread_of_the_cpu_costs_no_drive_its_connection() {
     let photos = Photos::new(SAMPLES);
     let agent = serve(&photos);
-    let base = || loader(&photos.pack()).strategy(Strategy::Wrr).threads(1);
-    let reference = Run::of(base().strategy(Strategy::Cpu));
+    let base = || loader(&photos.pack()).with(|o| (o.strategy, o.threads) = (Strategy::Wrr, Some(1)));
+    let reference = Run::of(base().with(|o| o.strategy = Strategy::Cpu));
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
     let hooks = UntilInterrupted { held: reference.batches[1][3], ..UntilInterrupted::default() };
     let gated = Arc::new(Hooked { dataset, hooks });
@@ -78,7 +78,9 @@ fn a_drive_that_does_not_answer_when_the_run_moves_is_dropped_with_a_reason_and_
     let photos = Photos::new(SAMPLES);
     let agent = serve(&photos);
     let reference = Run::of(loader(&photos.pack()));
-    let builder = loader(&photos.pack()).strategy(Strategy::Wrr).threads(1).drive(DriveSpec::Remote(agent.url()));
+    let builder = loader(&photos.pack())
+        .with(|o| (o.strategy, o.threads) = (Strategy::Wrr, Some(1)))
+        .drive(DriveSpec::Remote(agent.url()));
     let mut run = builder.build().expect("both are there");
     run.next().expect("a batch").expect("it is prepared");
     agent.signal(Signal::SIGSTOP);

@@ -55,8 +55,9 @@ fn cifar(folder: &Path, is_resident: bool) -> Arc<Watched> {
 }
 
 fn run(dataset: &Arc<Watched>, folder: &Path, threads: usize) -> Run {
-    let builder = loader(folder).dataset(dataset.clone()).pipeline(Pipeline::cifar_train()).batch_size(BATCH);
-    Run::of(builder.strategy(Strategy::Cpu).threads(threads).epochs(EPOCHS))
+    let builder =
+        loader(folder).dataset(dataset.clone()).with(|o| (o.pipeline, o.batch_size) = (Pipeline::cifar_train(), BATCH));
+    Run::of(builder.with(|o| (o.strategy, o.threads, o.epochs) = (Strategy::Cpu, Some(threads), EPOCHS)))
 }
 
 #[test]
@@ -89,8 +90,12 @@ fn a_replayed_run_announces_what_its_plan_names_next() {
         epoch.deliveries.rotate_left(3);
     }
     *dataset.hooks.announced.lock().expect("no panic") = Vec::new();
-    let builder = loader(folder.path()).dataset(dataset.clone()).pipeline(Pipeline::cifar_train()).batch_size(BATCH);
-    let replayed = Run::of(builder.strategy(Strategy::Cpu).threads(1).epochs(EPOCHS).replay(plan));
+    let builder = loader(folder.path())
+        .dataset(dataset.clone())
+        .with(|o| (o.pipeline, o.batch_size) = (Pipeline::cifar_train(), BATCH));
+    let replayed = Run::of(
+        builder.with(|o| (o.strategy, o.threads, o.epochs, o.replay) = (Strategy::Cpu, Some(1), EPOCHS, Some(plan))),
+    );
     replayed.assert_exactly_once(EPOCHS, SAMPLES);
     let announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
     assert_eq!(announced, replayed.batches.concat(), "in the order of the plan");
@@ -136,7 +141,7 @@ fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
     let digests = [false, true].map(|has_none| {
         let hooks = Memory { has_none, ..Memory::default() };
         let dataset = Arc::new(Hooked { dataset: ddlp_dataset::open(&out).expect("the pack opens"), hooks });
-        let run = Run::of(loader(&out).dataset(dataset.clone()).strategy(Strategy::Cpu).epochs(2));
+        let run = Run::of(loader(&out).dataset(dataset.clone()).with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 2)));
         assert_eq!(dataset.hooks.told.lock().expect("no panic").len(), 1);
         run.digest
     });
@@ -149,8 +154,9 @@ fn the_loaders_own_memory_does_not_count_for_the_page_cache() {
     let told = |buffers: u64| {
         let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
         let dataset = Arc::new(Hooked { dataset, hooks: Memory::default() });
-        let builder = loader(&photos.pack()).dataset(dataset.clone()).strategy(Strategy::Cpu).batch_size(64);
-        drop(builder.buffers(buffers as usize).build().expect("it builds"));
+        let builder =
+            loader(&photos.pack()).dataset(dataset.clone()).with(|o| (o.strategy, o.batch_size) = (Strategy::Cpu, 64));
+        drop(builder.with(|o| o.buffers = buffers as usize).build().expect("it builds"));
         dataset.hooks.told.lock().expect("no panic")[0]
     };
     // A batch has as many rows as the dataset has samples.

@@ -92,8 +92,8 @@ fn stalled(
 #[test]
 fn a_sample_that_takes_long_holds_up_nothing_but_its_own_batch() {
     let photos = Photos::new(SAMPLES);
-    let base = || loader(&photos.pack()).strategy(Strategy::Wrr).buffers(4);
-    let (batch, id) = (1, Run::of(base().strategy(Strategy::Cpu)).batches[1][3]);
+    let base = || loader(&photos.pack()).with(|o| (o.strategy, o.buffers) = (Strategy::Wrr, 4));
+    let (batch, id) = (1, Run::of(base().with(|o| o.strategy = Strategy::Cpu)).batches[1][3]);
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
     let hooks = Gated { held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() };
     let gated = Arc::new(Hooked { dataset, hooks });
@@ -111,7 +111,9 @@ fn a_sample_that_takes_long_holds_up_nothing_but_its_own_batch() {
 #[test]
 fn a_stall_on_the_cpu_names_the_sample_and_its_batch() {
     let photos = Photos::new(SAMPLES);
-    let base = || loader(&photos.pack()).strategy(Strategy::Cpu).threads(1).stall_after(STALL_AFTER);
+    let base = || {
+        loader(&photos.pack()).with(|o| (o.strategy, o.threads, o.stall_after) = (Strategy::Cpu, Some(1), STALL_AFTER))
+    };
     // The fourth sample of the third batch.
     let (batch, id) = (2, Run::of(base()).batches[2][3]);
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
@@ -135,8 +137,8 @@ fn a_stall_on_the_cpu_names_the_sample_and_its_batch() {
 fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
     let photos = Photos::new(SAMPLES);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "24"]);
-    let builder = loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
-    let builder = builder.stall_after(STALL_AFTER);
+    let builder = loader(&photos.pack()).with(|o| o.strategy = Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
+    let builder = builder.with(|o| o.stall_after = STALL_AFTER);
     let reference = Run::of(loader(&photos.pack())).digest;
     let agent = &agent;
     let hangs = |progress: &ProgressHandle| {
@@ -156,8 +158,12 @@ fn a_drive_that_stalled_once_is_used_again() {
     let photos = Photos::new(SAMPLES);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &[]);
     let epochs = 40;
-    let base = || loader(&photos.pack()).strategy(Strategy::Ordered).batch_size(4).threads(1).buffers(3);
-    let built = base().epochs(epochs).drive(DriveSpec::Remote(agent.url())).build().expect("the loader builds");
+    let base = || {
+        loader(&photos.pack())
+            .with(|o| (o.strategy, o.batch_size, o.threads, o.buffers) = (Strategy::Ordered, 4, Some(1), 3))
+    };
+    let built =
+        base().with(|o| o.epochs = epochs).drive(DriveSpec::Remote(agent.url())).build().expect("the loader builds");
     // The drive is stopped before it has finished anything: its stall is all that is known of its speed.
     agent.signal(Signal::SIGSTOP);
     let mut is_stopped = true;
@@ -174,7 +180,7 @@ fn a_drive_that_stalled_once_is_used_again() {
         if std::mem::take(&mut is_stopped) {
             wait_until("the drive has work", || progress.snapshot().prongs[1].outstanding > 0);
             // Lasts as long as the CPU alone takes for many more batches than the window has.
-            Run::of(base().strategy(Strategy::Cpu).epochs(10));
+            Run::of(base().with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 10)));
             agent.signal(Signal::SIGCONT);
         }
     });
@@ -204,7 +210,9 @@ impl Hooks for Announcing {
 #[test]
 fn announcing_that_hangs_is_named_and_announcing_that_panics_does_no_harm() {
     let photos = Photos::new(SAMPLES);
-    let base = || loader(&photos.pack()).strategy(Strategy::Cpu).threads(1).stall_after(STALL_AFTER);
+    let base = || {
+        loader(&photos.pack()).with(|o| (o.strategy, o.threads, o.stall_after) = (Strategy::Cpu, Some(1), STALL_AFTER))
+    };
     let reference = Run::of(base()).digest;
     let hooked =
         |hooks| Arc::new(Hooked { dataset: ddlp_dataset::open(&photos.pack()).expect("the pack opens"), hooks });
@@ -230,9 +238,10 @@ fn a_consumer_may_keep_all_buffers_but_one() {
     for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
         for (results, buffers) in [(LocalResults::Shared, 2), (LocalResults::Read, 2), (LocalResults::Read, 4)] {
             let case = format!("{strategy}, {results:?}, {buffers} buffers");
-            let builder = loader(&photos.pack()).strategy(strategy).batch_size(4).epochs(2).buffers(buffers);
+            let builder = loader(&photos.pack())
+                .with(|o| (o.strategy, o.batch_size, o.epochs, o.buffers) = (strategy, 4, 2, buffers));
             let builder = if strategy == Strategy::Cpu { builder } else { builder.drive(local(results)) };
-            let loader = builder.dtype(DType::F32).build().expect("the loader builds");
+            let loader = builder.with(|o| o.dtype = DType::F32).build().expect("the loader builds");
             let (stopper, (done, is_done)) = (loader.stopper(), std::sync::mpsc::channel::<()>());
             let mut samples = 0;
             std::thread::scope(|scope| {
@@ -261,7 +270,8 @@ fn a_consumer_may_keep_all_buffers_but_one() {
 #[test]
 fn a_consumer_that_keeps_all_buffers_is_warned() {
     let photos = Photos::new(SAMPLES);
-    let builder = loader(&photos.pack()).strategy(Strategy::Cpu).batch_size(4).buffers(2).stall_after(STALL_AFTER);
+    let builder = loader(&photos.pack())
+        .with(|o| (o.strategy, o.batch_size, o.buffers, o.stall_after) = (Strategy::Cpu, 4, 2, STALL_AFTER));
     let mut loader = builder.build().expect("the loader builds");
     let kept: Vec<_> = loader.by_ref().take(2).collect();
     let (progress, stopper) = (loader.progress(), loader.stopper());
@@ -282,7 +292,7 @@ fn a_consumer_that_keeps_all_buffers_is_warned() {
 #[test]
 fn a_consumer_may_stop_waiting_and_gets_the_same_batch_later() {
     let photos = Photos::new(SAMPLES);
-    let mut loader = loader(&photos.pack()).batch_size(4).buffers(2).build().expect("it builds");
+    let mut loader = loader(&photos.pack()).with(|o| (o.batch_size, o.buffers) = (4, 2)).build().expect("it builds");
     let kept: Vec<_> = loader.by_ref().take(2).collect();
     let mut asked = Vec::new();
     let none = loader.next_while(|waiting| {
@@ -302,7 +312,8 @@ fn a_consumer_that_asks_again_and_again_is_warned_like_one_that_waits() {
     let photos = Photos::new(SAMPLES);
     // Longer than each of its calls waits.
     let stall_after = Duration::from_millis(400);
-    let builder = loader(&photos.pack()).strategy(Strategy::Cpu).batch_size(4).buffers(2).stall_after(stall_after);
+    let builder = loader(&photos.pack())
+        .with(|o| (o.strategy, o.batch_size, o.buffers, o.stall_after) = (Strategy::Cpu, 4, 2, stall_after));
     let mut loader = builder.build().expect("the loader builds");
     let kept: Vec<_> = loader.by_ref().take(2).collect();
     let said = |loader: &Loader, kind| loader.report().faults.iter().filter(|fault| fault.kind == kind).count();
@@ -330,8 +341,9 @@ fn a_consumer_that_asks_again_and_again_is_warned_like_one_that_waits() {
 fn a_consumer_that_keeps_all_result_slots_is_warned() {
     let photos = Photos::new(SAMPLES);
     let drive = LocalDrive { agent: Some(program("ddlp-device")), slots: Some(4), ..LocalDrive::default() };
-    let builder = loader(&photos.pack()).strategy(Strategy::Csd).batch_size(4).drive(DriveSpec::Local(drive));
-    let mut loader = builder.stall_after(STALL_AFTER).build().expect("the loader builds");
+    let builder =
+        loader(&photos.pack()).with(|o| (o.strategy, o.batch_size) = (Strategy::Csd, 4)).drive(DriveSpec::Local(drive));
+    let mut loader = builder.with(|o| o.stall_after = STALL_AFTER).build().expect("the loader builds");
     let kept: Vec<_> = loader.by_ref().take(4).collect();
     let (progress, stopper) = (loader.progress(), loader.stopper());
     let before = faults(&progress, FaultKind::Stall);
@@ -360,7 +372,7 @@ const COLLECTS: &str = "DDLP_TEST_COLLECTS";
 #[test]
 fn a_consumer_that_keeps_all_batches_is_warned_on_standard_error() {
     if let Some(pack) = std::env::var_os(COLLECTS) {
-        let builder = loader(std::path::Path::new(&pack)).strategy(Strategy::Cpu).batch_size(4);
+        let builder = loader(std::path::Path::new(&pack)).with(|o| (o.strategy, o.batch_size) = (Strategy::Cpu, 4));
         let loader = builder.build().expect("the loader builds");
         let (progress, stopper) = (loader.progress(), loader.stopper());
         std::thread::scope(|scope| {
@@ -390,7 +402,8 @@ fn copies_of_all_batches_can_be_kept() {
     let photos = Photos::new(SAMPLES);
     let reference = Run::of(loader(&photos.pack()));
     for strategy in [Strategy::Cpu, Strategy::Csd] {
-        let builder = loader(&photos.pack()).strategy(strategy).buffers(2).drive(local(LocalResults::Shared));
+        let builder =
+            loader(&photos.pack()).with(|o| (o.strategy, o.buffers) = (strategy, 2)).drive(local(LocalResults::Shared));
         let loader = builder.build().expect("the loader builds");
         let kept: Result<Vec<Batch>, LoaderError> = loader.map(|batch| batch?.into_owned()).collect();
         let mut digest = Digest::default();
@@ -415,7 +428,7 @@ fn a_silence_before_the_run_is_not_the_runs() {
     let photos = Photos::new(SAMPLES);
     let dataset = ddlp_dataset::open(&photos.pack()).unwrap();
     let dataset = Arc::new(Hooked { dataset, hooks: OnceSilent });
-    let builder = loader(&photos.pack()).dataset(dataset).strategy(Strategy::Cpu);
+    let builder = loader(&photos.pack()).dataset(dataset).with(|o| o.strategy = Strategy::Cpu);
     let run = Run::with(builder, |_, loader| assert_eq!(loader.progress().snapshot().silent_s, 0.0));
     assert!(run.troubles().is_empty(), "{:?}", run.report.faults);
     assert!(run.report.prongs[0].images_per_s > 0.0, "the hour is not left out of the CPU's work");

@@ -32,7 +32,9 @@ impl Scene {
     }
 
     fn builder(&self, url: String, pipeline: &Pipeline) -> LoaderBuilder {
-        loader(&self.photos.pack()).pipeline(pipeline.clone()).strategy(Strategy::Csd).drive(DriveSpec::Remote(url))
+        loader(&self.photos.pack())
+            .with(|o| (o.pipeline, o.strategy) = (pipeline.clone(), Strategy::Csd))
+            .drive(DriveSpec::Remote(url))
     }
 
     /// Returns the address of the agent behind a relay that changes the pages of the agent's identity log.
@@ -57,7 +59,7 @@ impl Scene {
     }
 
     fn serves(&self, url: String, pipeline: &Pipeline) {
-        let here = Run::of(loader(&self.photos.pack()).pipeline(pipeline.clone()));
+        let here = Run::of(loader(&self.photos.pack()).with(|o| o.pipeline = pipeline.clone()));
         let run = Run::of(self.builder(url, pipeline));
         run.assert_exactly_once(1, SAMPLES.into());
         assert_eq!(run.digest, here.digest);
@@ -180,9 +182,9 @@ fn left_to_the_host(
         }
         Fate::Pass
     });
-    let here = Run::of(loader(&scene.photos.pack()).pipeline(plain()).epochs(epochs));
+    let here = Run::of(loader(&scene.photos.pack()).with(|o| (o.pipeline, o.epochs) = (plain(), epochs)));
     let gated = gated(&scene.photos.pack());
-    let builder = scene.builder(scene.agent.url_by(&proxy.address()), &plain()).epochs(epochs);
+    let builder = scene.builder(scene.agent.url_by(&proxy.address()), &plain()).with(|o| o.epochs = epochs);
     let loader = builder.dataset(gated.clone()).build().expect("a loader");
     gated.hooks.hold_until(&loader, until);
     let run = Run::over(loader, |_, _| ());

@@ -57,13 +57,14 @@ fn a_sheet_has_each_sample_as_it_is_and_as_it_is_drawn() {
 fn a_sheets_draws_are_those_of_a_run() {
     let (_folder, args) = dataset("sheet.png");
     let sheet = sheet(&args);
-    let loader = ddlp_host::Loader::builder()
-        .dataset_path(&args.dataset)
-        .pipeline(pipeline(&args.pipeline).unwrap())
-        .seed(1)
-        .epochs(3)
-        .policy(CorruptPolicy::Skip)
-        .strategy(ddlp_host::Strategy::Cpu);
+    let loader = ddlp_host::Loader::builder().with(|o| {
+        o.dataset = Some(args.dataset);
+        o.pipeline = pipeline(&args.pipeline).unwrap();
+        o.seed = 1;
+        o.epochs = 3;
+        o.policy = CorruptPolicy::Skip;
+        o.strategy = ddlp_host::Strategy::Cpu;
+    });
     let mut count = 0;
     for batch in loader.build().unwrap() {
         let batch = batch.unwrap();

@@ -225,7 +225,8 @@ mod tests {
     fn slots_are_free_again_when_the_run_moves_before_their_batches_are_handed_over() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 8 * 3073]).unwrap();
-        let loader = Loader::builder().dataset_path(folder.path()).batch_size(4).build().unwrap();
+        let loader =
+            Loader::builder().with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 4)).build().unwrap();
         let slots = Arc::new(SlotTable::remote(4, 4096));
         let engine = loader.engine.clone();
         let handle = ProngHandle { engine: engine.clone(), prong: 1 };

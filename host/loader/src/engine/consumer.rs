@@ -244,7 +244,10 @@ mod tests {
     fn loader() -> (tempfile::TempDir, Loader) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 16 * 3073]).unwrap();
-        let loader = Loader::builder().dataset_path(folder.path()).batch_size(4).buffers(2).build().unwrap();
+        let loader = Loader::builder()
+            .with(|o| (o.dataset, o.batch_size, o.buffers) = (Some(folder.path().into()), 4, 2))
+            .build()
+            .unwrap();
         (folder, loader)
     }
 

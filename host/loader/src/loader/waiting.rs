@@ -42,8 +42,9 @@ mod tests {
     fn a_consumer_that_gave_up_waits_no_more() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 70 * 3073]).unwrap();
-        let builder = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
-        let mut loader = builder.batch_size(4).threads(1).buffers(2).build().unwrap();
+        let builder =
+            Loader::builder().with(|o| (o.dataset, o.pipeline) = (Some(folder.path().into()), Pipeline::cifar_train()));
+        let mut loader = builder.with(|o| (o.batch_size, o.threads, o.buffers) = (4, Some(1), 2)).build().unwrap();
         let kept: Vec<_> = loader.by_ref().take(2).collect();
         let mut was_waiting = false;
         let engine = loader.engine.clone();

@@ -13,7 +13,7 @@ const MADE: &str = include_str!("../../../../python/ddlp/_arguments.py");
 /// Columns of a line.
 const WIDTH: usize = 120;
 
-const BEGINNING: &str = r#""""The arguments of a loader. They and their documentation are those of the Rust library's table of options.
+const BEGINNING: &str = r#""""The arguments of a loader, as the Rust library's table of options has them.
 
 The table makes this file: `DDLP_UPDATE=1 cargo test -p ddlp-host python` writes it.
 """
@@ -105,7 +105,7 @@ fn module() -> String {
     module
 }
 
-/// Returns the arguments in the order of their groups, the dataset first. Adds what the annotations need to the imports.
+/// Returns the arguments in the order of their groups, the dataset first. Adds to the imports what annotations need.
 fn arguments(imports: &mut Imports) -> Vec<Argument> {
     let defaults = serde_json::to_value(LoaderOptions::default()).unwrap();
     let mut definitions = [LoaderOptions::DEFINITIONS, own::ARGUMENTS].concat();

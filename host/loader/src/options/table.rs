@@ -53,7 +53,6 @@ options! {
     /// they are written there.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    #[non_exhaustive]
     pub struct LoaderOptions
 
     Job {
@@ -281,7 +280,8 @@ options! {
     Host {
         /// Threads of the CPU prong.
         threads: Option<usize> = None,
-            "the usable cores (`cores`), divided among the processes of this machine; half of them with a local drive" =>
+            "the usable cores (`cores`), divided among the processes of this machine; half of them with a local drive"
+            =>
             whole(1, THREADS_MAX).flag("N");
         /// Cores that the loader's threads may use.
         cores: Vec<usize> = Vec::new(), "any core" => values(Cores)
@@ -301,9 +301,9 @@ options! {
         /// Number of this process, from 0. Each rank gets its share of every global batch.
         rank: u32 = 0 => whole(0, U32_MAX).in_plans().flag("R").python("int | None").python_value("None")
             .python_default("that of torch.distributed if it is initialised, else RANK, else 0").taken(ByLoader);
-        /// Number of ranks.
+        /// Number of processes that train together, each one a rank.
         world_size: u32 = 1 => whole(1, U32_MAX).in_plans().flag("W").python("int | None").python_value("None")
-            .python_doc("Number of processes.").python_default("as for `rank`, from WORLD_SIZE, else 1").taken(ByLoader);
+            .python_default("as for `rank`, from WORLD_SIZE, else 1").taken(ByLoader);
         /// State of an earlier run, from which this run resumes.
         resume: Option<LoaderState> = None, "none" => values(Structure).not_in_python();
         /// Plan of an earlier run, which this run replays.

@@ -48,10 +48,11 @@ fn a_dataset_without_labels_is_noted_unless_a_file_gives_labels() {
 #[test]
 fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
     let (_folder, dataset) = small();
-    let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
+    let of =
+        |epochs| LoaderBuilder::default().dataset(dataset.clone()).with(|o| (o.batch_size, o.epochs) = (4, epochs));
     for (epochs, stays) in [(1, false), (2, true)] {
-        let setup =
-            RunSetup::new(&of(epochs).pipeline(Pipeline::cifar_train())).unwrap_or_else(|error| panic!("{error}"));
+        let setup = RunSetup::new(&of(epochs).with(|o| o.pipeline = Pipeline::cifar_train()))
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
     }
 }
@@ -59,11 +60,13 @@ fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
 #[test]
 fn buffers_that_memory_has_no_room_for_are_refused() {
     let (_folder, dataset) = small();
-    let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
-    let options = options.batch_size(4096).buffers(4096).last(LastBatch::Pad);
+    let options = LoaderBuilder::default().dataset(dataset).with(|o| o.pipeline = Pipeline::imagenet_train());
+    let options = options.with(|o| (o.batch_size, o.buffers, o.last) = (4096, 4096, LastBatch::Pad));
     for (dtype, bytes) in [(DType::U8, 1), (DType::Bf16, 2), (DType::F32, 4)] {
         let needed: u64 = 4096 * 4096 * bytes * 150_528;
-        let Err(error) = RunSetup::new(&options.clone().dtype(dtype)) else { panic!("{needed} bytes are there") };
+        let Err(error) = RunSetup::new(&options.clone().with(|o| o.dtype = dtype)) else {
+            panic!("{needed} bytes are there")
+        };
         let message = error.to_string();
         let megabytes = needed.div_ceil(1_000_000);
         let part = format!("4096 batch buffers of 4096 samples ({megabytes} MB)");
@@ -76,14 +79,16 @@ fn buffers_that_memory_has_no_room_for_are_refused() {
 fn buffers_and_slots_that_fit_alone_are_refused_together() {
     let (folder, dataset) = small();
     let sixty_percent = memory::available_bytes().unwrap() / 10 * 6;
-    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(64);
-    let options = options.pipeline(Pipeline::imagenet_train()).strategy(Strategy::Mte);
+    let options = LoaderBuilder::default()
+        .dataset(dataset)
+        .with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 64));
+    let options = options.with(|o| (o.pipeline, o.strategy) = (Pipeline::imagenet_train(), Strategy::Mte));
     let batch = 64 * 150_528;
     let buffers = usize::try_from(sixty_percent / batch).unwrap();
     let slots = u32::try_from(sixty_percent / batch).unwrap();
     let drive = |slots, results| LocalDrive { slots: Some(slots), results, ..LocalDrive::default() };
     let with = |buffers, drive: LocalDrive| {
-        RunSetup::new(&options.clone().buffers(buffers).drive(DriveSpec::Local(drive))).map(drop)
+        RunSetup::new(&options.clone().with(|o| o.buffers = buffers).drive(DriveSpec::Local(drive))).map(drop)
     };
     with(buffers, drive(1, LocalResults::Shared)).unwrap();
     with(2, drive(slots, LocalResults::Shared)).unwrap();
@@ -98,7 +103,8 @@ fn buffers_and_slots_that_fit_alone_are_refused_together() {
 #[test]
 fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
     let (folder, dataset) = small();
-    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4);
+    let options =
+        LoaderBuilder::default().dataset(dataset).with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 4));
     let options = options.drive(DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:a".into()));
     let read = LocalDrive { slots: Some(3), results: LocalResults::Read, ..LocalDrive::default() };
     let options = options.drive(DriveSpec::Local(read));
@@ -106,7 +112,7 @@ fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
     for (strategy, dtype, slots) in
         [(Strategy::Mte, DType::U8, 3), (Strategy::Mte, DType::F32, 3 + 2), (Strategy::Cpu, DType::F32, 0)]
     {
-        let options = options.clone().strategy(strategy).dtype(dtype);
+        let options = options.clone().with(|o| (o.strategy, o.dtype) = (strategy, dtype));
         let setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.memory_need(&options, 100).bytes(), 100 + slots * slot, "{strategy}");
     }
@@ -115,9 +121,11 @@ fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
 #[test]
 fn a_local_drive_has_slots_for_the_batches_of_the_run() {
     let (folder, dataset) = small();
-    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4096);
+    let options = LoaderBuilder::default()
+        .dataset(dataset)
+        .with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 4096));
     let slots = |strategy, epochs, batch| {
-        let options = options.clone().strategy(strategy).epochs(epochs).batch_size(batch);
+        let options = options.clone().with(|o| (o.strategy, o.epochs, o.batch_size) = (strategy, epochs, batch));
         let options = options.drive(DriveSpec::Local(LocalDrive::default()));
         let setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.cut.rows(), batch.min(70));
@@ -133,10 +141,11 @@ fn a_local_drive_has_slots_for_the_batches_of_the_run() {
 #[test]
 fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
     let (folder, dataset) = small();
-    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(1);
-    let options = options.strategy(Strategy::Mte).threads(3);
+    let options =
+        LoaderBuilder::default().dataset(dataset).with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 1));
+    let options = options.with(|o| (o.strategy, o.threads) = (Strategy::Mte, Some(3)));
     let slots = |drive: LocalDrive, epochs, room: Option<u64>| {
-        let options = options.clone().epochs(epochs).drive(DriveSpec::Local(drive.clone()));
+        let options = options.clone().with(|o| o.epochs = epochs).drive(DriveSpec::Local(drive.clone()));
         let mut setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         if let Some(slots) = room {
             setup.slot_room = slots * setup.slot_bytes as u64;
@@ -159,8 +168,10 @@ fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
 fn processes_of_a_machine_share_the_room_for_local_slots() {
     let (folder, dataset) = small();
     let room = |processes| {
-        let options = LoaderBuilder::default().dataset(dataset.clone()).dataset_path(folder.path()).batch_size(1);
-        let options = options.drive(DriveSpec::Local(LocalDrive::default())).local_world_size(processes);
+        let options = LoaderBuilder::default()
+            .dataset(dataset.clone())
+            .with(|o| (o.dataset, o.batch_size) = (Some(folder.path().into()), 1));
+        let options = options.drive(DriveSpec::Local(LocalDrive::default())).with(|o| o.local_world_size = processes);
         RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}")).slot_room
     };
     // The available memory changes from call to call.

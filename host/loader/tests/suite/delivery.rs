@@ -184,8 +184,8 @@ fn batches(loader: ddlp_host::Loader) -> Vec<(Vec<u64>, Vec<u8>)> {
 fn batches_in_a_targets_own_memory_are_those_of_the_host_pool() {
     let folder = cifar();
     let (make, made) = target(Act::Pass);
-    let own = batches(loader(&folder).epochs(2).deliver_to(make).build().unwrap());
-    assert_eq!(own, batches(loader(&folder).epochs(2).build().unwrap()));
+    let own = batches(loader(&folder).with(|o| o.epochs = 2).deliver_to(make).build().unwrap());
+    assert_eq!(own, batches(loader(&folder).with(|o| o.epochs = 2).build().unwrap()));
     let shelf = made.get().unwrap().clone();
     assert_eq!(shelf.ready.load(Ordering::SeqCst), 2 * SAMPLES / 8, "every batch was made ready once");
     assert_eq!(shelf.buffers.lock().unwrap().len(), shelf.need.count, "every buffer came back");
@@ -222,7 +222,7 @@ fn a_target_that_fails_ends_the_run_when_the_batch_is_due() {
     let folder = cifar();
     let (make, made) = target(Act::FailAt(3));
     // One thread makes batches ready in the order of delivery.
-    let mut loader = loader(&folder).threads(1).deliver_to(make).build().unwrap();
+    let mut loader = loader(&folder).with(|o| o.threads = Some(1)).deliver_to(make).build().unwrap();
     for number in 0..3 {
         assert_eq!(loader.next().unwrap().unwrap().index(), number);
     }
@@ -276,7 +276,8 @@ fn a_batch_is_delivered_only_once_its_target_has_made_it_ready() {
 fn a_consumer_that_waits_for_the_target_is_not_told_that_it_keeps_batches() {
     let folder = cifar();
     let (make, made) = target(Act::WaitForGate);
-    let builder = loader(&folder).buffers(2).stall_after(Duration::from_millis(100)).deliver_to(make);
+    let builder =
+        loader(&folder).with(|o| (o.buffers, o.stall_after) = (2, Duration::from_millis(100))).deliver_to(make);
     let mut loader = builder.build().unwrap();
     let (shelf, progress) = (made.get().unwrap().clone(), loader.progress());
     let opener = std::thread::spawn(move || {
@@ -296,8 +297,8 @@ fn a_consumer_that_waits_for_the_target_is_not_told_that_it_keeps_batches() {
 fn a_target_that_cannot_be_made_is_an_error_of_the_build() {
     let folder = cifar();
     let builder = loader(&folder)
-        .strategy(Strategy::Cpu)
+        .with(|o| o.strategy = Strategy::Cpu)
         .deliver_to(|need| Err(DeliveryError::new(format!("no device for {} buffers", need.count))));
-    let error = builder.buffers(5).build().map(drop).unwrap_err();
+    let error = builder.with(|o| o.buffers = 5).build().map(drop).unwrap_err();
     assert!(matches!(&error, LoaderError::Delivery(why) if why.to_string() == "no device for 5 buffers"), "{error}");
 }

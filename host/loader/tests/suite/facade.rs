@@ -21,33 +21,37 @@ fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
     let crop = pixels::ops::CenterCrop::to(32);
     Loader::builder()
         .dataset(dataset)
-        .dataset_path(path)
-        .pipeline(Pipeline { exif_orientation: false, operations: vec![crop.into()] })
-        .dtype(DType::U8)
-        .layout(ImageLayout::Nhwc)
-        .batch_size(8)
-        .epochs(2)
-        .strategy(Strategy::Cpu)
+        .with(|o| {
+            o.dataset = Some(path.into());
+            o.pipeline = Pipeline { exif_orientation: false, operations: vec![crop.into()] };
+            o.dtype = DType::U8;
+            o.layout = ImageLayout::Nhwc;
+            o.batch_size = 8;
+            o.epochs = 2;
+            o.strategy = Strategy::Cpu;
+        })
         .drive(DriveSpec::Local(LocalDrive::default()))
         .host(Host::system())
-        .drive_depth(2)
-        .drive_timeout(Duration::from_secs(1))
-        .drive_optional(true)
-        .threads(2)
-        .cores(Vec::new())
-        .local_world_size(1)
-        .seed(7)
-        .shuffle(true)
-        .policy(CorruptPolicy::Skip)
-        .max_corrupt(MaxCorrupt::Samples(1))
-        .limits(Limits::default())
-        .last(LastBatch::Short)
-        .rank(0, 1)
-        .buffers(3)
-        .window(4)
-        .epoch_samples(SAMPLES as u64)
-        .stall_after(Duration::from_secs(9))
-        .metrics((Ipv4Addr::LOCALHOST, 0).into())
+        .with(|o| {
+            o.drive_depth = 2;
+            o.drive_timeout = Duration::from_secs(1);
+            o.drive_optional = true;
+            o.threads = Some(2);
+            o.cores = Vec::new();
+            o.local_world_size = 1;
+            o.seed = 7;
+            o.shuffle = true;
+            o.policy = CorruptPolicy::Skip;
+            o.max_corrupt = MaxCorrupt::Samples(1);
+            o.limits = Limits::default();
+            o.last = LastBatch::Short;
+            (o.rank, o.world_size) = (0, 1);
+            o.buffers = 3;
+            o.window = Some(4);
+            o.epoch_samples = Some(SAMPLES as u64);
+            o.stall_after = Duration::from_secs(9);
+            o.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+        })
 }
 
 /// Reads everything that a batch has.
@@ -97,7 +101,7 @@ fn figures_that_cannot_be_served_are_an_error_of_the_options() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = taken.local_addr().expect("an address");
     let folder = cifar();
-    let error = loader(&folder).metrics(address).build().map(drop).unwrap_err();
+    let error = loader(&folder).with(|o| o.metrics = Some(address)).build().map(drop).unwrap_err();
     assert_eq!(error.kind(), LoaderErrorKind::Configuration);
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
@@ -105,12 +109,14 @@ fn figures_that_cannot_be_served_are_an_error_of_the_options() {
 #[test]
 fn a_loader_is_opened_with_options_that_are_plain_data() {
     let folder = cifar();
-    let mut options = LoaderOptions::default();
-    options.dataset = Some(folder.path().into());
-    options.pipeline = Pipeline::cifar_train();
-    options.strategy = Strategy::Cpu;
+    let options = LoaderOptions {
+        dataset: Some(folder.path().into()),
+        pipeline: Pipeline::cifar_train(),
+        strategy: Strategy::Cpu,
+        ..LoaderOptions::default()
+    };
     let by_options: Vec<Vec<u64>> = ids(Loader::open(options).expect("it builds"));
-    let by_builder = ids(loader(&folder).batch_size(256).build().expect("it builds"));
+    let by_builder = ids(loader(&folder).with(|o| o.batch_size = 256).build().expect("it builds"));
     assert_eq!(by_options, by_builder);
 }
 
@@ -123,10 +129,16 @@ fn callers_can_treat_kinds_of_errors_differently() {
     let folder = cifar();
     let kind = |builder: LoaderBuilder| builder.build().map(drop).unwrap_err().kind();
     assert_eq!(kind(Loader::builder()), LoaderErrorKind::Configuration);
-    assert_eq!(kind(Loader::builder().dataset_path("/no/such/file")), LoaderErrorKind::Unavailable);
-    assert_eq!(kind(loader(&folder).batch_size(1 << 16).buffers(4096).last(LastBatch::Pad)), LoaderErrorKind::Memory);
+    assert_eq!(
+        kind(Loader::builder().with(|o| o.dataset = Some("/no/such/file".into()))),
+        LoaderErrorKind::Unavailable
+    );
+    assert_eq!(
+        kind(loader(&folder).with(|o| (o.batch_size, o.buffers, o.last) = (1 << 16, 4096, LastBatch::Pad))),
+        LoaderErrorKind::Memory
+    );
     let nowhere = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
-    assert_eq!(kind(loader(&folder).strategy(Strategy::Mte).drive(nowhere)), LoaderErrorKind::Drive);
+    assert_eq!(kind(loader(&folder).with(|o| o.strategy = Strategy::Mte).drive(nowhere)), LoaderErrorKind::Drive);
 }
 
 /// Every public type can be printed.
@@ -149,7 +161,7 @@ fn every_type_has_a_debug_form() {
     );
     is_debug::<(HostError, HostIdentity, KernelController, KernelNamespace, ControllerState)>();
     is_debug::<(Box<dyn DeliveryTarget>, Box<dyn BatchMemory>, BufferNeed, Normalize)>();
-    let shown = format!("{:?}", Loader::builder().seed(4711));
+    let shown = format!("{:?}", Loader::builder().with(|o| o.seed = 4711));
     assert!(shown.contains("4711"), "{shown}");
 }
 
@@ -157,7 +169,7 @@ fn every_type_has_a_debug_form() {
 fn channels_last_has_the_dimensions_of_nchw_in_the_memory_of_nhwc() {
     let folder = cifar();
     let [rows, last] = [ImageLayout::Nhwc, ImageLayout::ChannelsLast].map(|layout| {
-        let loader = loader(&folder).dtype(DType::F32).layout(layout).build().unwrap();
+        let loader = loader(&folder).with(|o| (o.dtype, o.layout) = (DType::F32, layout)).build().unwrap();
         loader.map(|batch| batch.unwrap().into_owned().unwrap()).collect::<Vec<_>>()
     });
     for (rows, last) in rows.iter().zip(&last) {

@@ -21,7 +21,7 @@ fn a_field_says_what_it_is() {
         (DType::Bf16, ImageLayout::Nchw, [8, 3, 32, 32], [3072, 1024, 32, 1]),
         (DType::F32, ImageLayout::Nchw, [8, 3, 32, 32], [3072, 1024, 32, 1]),
     ] {
-        let batch = first(loader(&folder).dtype(dtype).layout(layout));
+        let batch = first(loader(&folder).with(|o| (o.dtype, o.layout) = (dtype, layout)));
         let images = batch.field("image").expect("a field");
         assert_eq!((images.dtype(), images.layout()), (dtype, Some(layout)));
         assert_eq!((images.shape(), images.strides()), (shape.to_vec(), strides.to_vec()), "{dtype} {layout}");
@@ -42,7 +42,8 @@ fn fields_beside_the_dataset_follow_their_samples() {
     let squares: Vec<u8> = (0..SAMPLES as i64).flat_map(|index| (index * index).to_ne_bytes()).collect();
     let labels: Vec<u8> = (0..SAMPLES as i64).flat_map(|index| (-index).to_ne_bytes()).collect();
     let square = Field { name: "square".into(), kind: FieldKind::Vector, ..Field::label() };
-    let built = loader(&folder).fields_path(&table).field(square, squares).field(Field::label(), labels).build();
+    let built =
+        loader(&folder).with(|o| o.fields = Some(table)).field(square, squares).field(Field::label(), labels).build();
     let mut seen = 0;
     for batch in built.unwrap_or_else(|error| panic!("{error}")) {
         let batch = batch.unwrap();
@@ -91,7 +92,7 @@ fn a_value_changes_the_digest_of_its_field_and_no_other() {
 #[test]
 fn wrong_names_and_types_are_refused_with_the_right_ones() {
     let folder = cifar();
-    let batch = first(loader(&folder).dtype(DType::F32));
+    let batch = first(loader(&folder).with(|o| o.dtype = DType::F32));
     let message = |error: FieldError| LoaderError::from(error).to_string();
     let missing = message(batch.field("images").unwrap_err());
     assert!(missing.contains("\"images\"") && missing.contains("image, label"), "{missing}");
@@ -105,9 +106,9 @@ fn wrong_names_and_types_are_refused_with_the_right_ones() {
 fn floats_lie_between_0_and_1_unless_they_are_normalised() {
     let folder = cifar();
     let pixels = first(loader(&folder));
-    let unit = first(loader(&folder).dtype(DType::F32));
+    let unit = first(loader(&folder).with(|o| o.dtype = DType::F32));
     let normalize = Normalize { mean: [0.5; 3], std: [0.25; 3] };
-    let normalised = first(loader(&folder).dtype(DType::F32).normalize(normalize));
+    let normalised = first(loader(&folder).with(|o| (o.dtype, o.normalize) = (DType::F32, Some(normalize))));
     let floats = |batch: &Batch| batch.field("image").unwrap().as_slice::<f32>().unwrap().to_vec();
     for ((&pixel, unit), normalised) in images(&pixels).iter().zip(floats(&unit)).zip(floats(&normalised)) {
         assert_eq!(unit, f32::from(pixel) / 255.0);
@@ -118,7 +119,7 @@ fn floats_lie_between_0_and_1_unless_they_are_normalised() {
 #[test]
 fn a_shared_field_keeps_its_memory_while_other_batches_come() {
     let folder = cifar();
-    let mut loader = loader(&folder).epochs(3).buffers(2).build().expect("it builds");
+    let mut loader = loader(&folder).with(|o| (o.epochs, o.buffers) = (3, 2)).build().expect("it builds");
     let batch = loader.next().expect("a batch").expect("a good one");
     let expected = images(&batch).to_vec();
     let shared: SharedField = batch.field("image").expect("a field").share();
@@ -133,7 +134,7 @@ fn a_shared_field_keeps_its_memory_while_other_batches_come() {
 fn a_buffer_comes_back_when_its_last_share_is_gone() {
     let folder = cifar();
     // The loader has two buffers. Two shares take both, so nothing is delivered until one is gone.
-    let builder = loader(&folder).buffers(2).stall_after(std::time::Duration::from_millis(50));
+    let builder = loader(&folder).with(|o| (o.buffers, o.stall_after) = (2, std::time::Duration::from_millis(50)));
     let mut loader = builder.build().expect("it builds");
     let share = |batch: Batch| batch.field("image").expect("a field").share();
     let first = share(loader.next().expect("a batch").expect("a good one"));

@@ -20,7 +20,7 @@ fn measured(loader: &mut Loader) -> Headspace {
 fn a_loader_goes_on_where_it_was() {
     let folder = cifar();
     // A run of 16 batches, through which a measurement goes several times.
-    let mut run = loader(&folder).epochs(2).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.epochs = 2).build().unwrap();
     let taken: Vec<_> = run.by_ref().take(3).map(|batch| batch.unwrap().index()).collect();
     assert_eq!(taken, [0, 1, 2]);
     let before = run.state();
@@ -36,7 +36,7 @@ fn a_loader_goes_on_where_it_was() {
 #[test]
 fn the_figures_are_those_of_the_run() {
     let folder = cifar();
-    let headspace = measured(&mut loader(&folder).epochs(50).threads(3).build().unwrap());
+    let headspace = measured(&mut loader(&folder).with(|o| (o.epochs, o.threads) = (50, Some(3))).build().unwrap());
     let Headspace { with_loading, from_memory, stages, .. } = &headspace;
     for rates in [with_loading, from_memory] {
         assert!(0.0 < rates.min && rates.min <= rates.median && rates.median <= rates.max, "{headspace:?}");
@@ -53,7 +53,7 @@ fn the_figures_are_those_of_the_run() {
 #[test]
 fn giving_up_leaves_the_loader_where_it_was() {
     let folder = cifar();
-    let mut run = loader(&folder).epochs(2).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.epochs = 2).build().unwrap();
     run.next().unwrap().unwrap();
     let before = run.state();
     for last in [1, 3, 20] {
@@ -71,7 +71,7 @@ fn giving_up_leaves_the_loader_where_it_was() {
 #[test]
 fn a_stopper_ends_a_measurement() {
     let folder = cifar();
-    let mut run = loader(&folder).epochs(50).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.epochs = 50).build().unwrap();
     let stopper = run.stopper();
     let stop = |_: &_| {
         stopper.stop();
@@ -88,7 +88,7 @@ fn too_few_batches_and_a_run_that_has_ended_are_errors() {
         Err(LoaderError::Options(message)) => message,
         other => panic!("{other:?}"),
     };
-    let mut run = loader(&folder).batch_size(16).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.batch_size = 16).build().unwrap();
     let message = refused(&mut run);
     assert!(message.contains("4 left") && message.contains("`epochs`"), "{message}");
     assert_eq!(positions(&mut run).len(), 4, "the run goes on");

@@ -27,8 +27,9 @@ fn cifar() -> TempDir {
 
 /// Returns a loader of that dataset, in batches of 8.
 fn loader(folder: &TempDir) -> LoaderBuilder {
-    let loader = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
-    loader.batch_size(8).threads(2).strategy(Strategy::Cpu)
+    let loader =
+        Loader::builder().with(|o| (o.dataset, o.pipeline) = (Some(folder.path().into()), Pipeline::cifar_train()));
+    loader.with(|o| (o.batch_size, o.threads, o.strategy) = (8, Some(2), Strategy::Cpu))
 }
 
 /// Waits until a condition is true, a minute at most.

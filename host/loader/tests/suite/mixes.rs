@@ -36,7 +36,13 @@ fn mix() -> (TempDir, TempDir, LoaderBuilder) {
         many.path()
     );
     fs::write(&path, text).expect("room for a small file");
-    let builder = loader(&many).dataset_path(&path).batch_size(BATCH).epoch_samples(100).epochs(3).seed(4);
+    let builder = loader(&many).with(|o| {
+        o.dataset = Some(path);
+        o.batch_size = BATCH;
+        o.epoch_samples = Some(100);
+        o.epochs = 3;
+        o.seed = 4;
+    });
     (many, one, builder)
 }
 
@@ -78,7 +84,8 @@ fn the_order_is_the_same_for_any_number_of_ranks() {
     let (_many, _one, builder) = mix();
     let alone = contents(builder.clone());
     for world in [2, 4] {
-        let ranks: Vec<_> = (0..world).map(|rank| contents(builder.clone().rank(rank, world))).collect();
+        let ranks: Vec<_> =
+            (0..world).map(|rank| contents(builder.clone().with(|o| (o.rank, o.world_size) = (rank, world)))).collect();
         for (at, (_, _, ids, labels, pixels)) in alone.iter().enumerate() {
             let of_ranks = || ranks.iter().map(|rank| &rank[at]);
             assert_eq!(&of_ranks().flat_map(|batch| batch.2.clone()).collect::<Vec<_>>(), ids);
@@ -97,11 +104,11 @@ fn a_mix_resumes_in_the_middle_of_an_epoch() {
     let state: LoaderState = serde_json::from_str(&serde_json::to_string(&first.state()).unwrap()).unwrap();
     drop(first);
     assert_eq!((state.epoch, state.delivered.len()), (1, 4));
-    let rest = contents(builder.clone().resume(state.clone()));
+    let rest = contents(builder.clone().with(|o| o.resume = Some(state.clone())));
     assert_eq!([begun, rest].concat(), whole);
     let text = fs::read_to_string(one.path().join("mix.toml")).unwrap();
     fs::write(one.path().join("mix.toml"), text.replace("0.3", "0.31")).unwrap();
-    let refused = builder.resume(state).build().unwrap_err();
+    let refused = builder.with(|o| o.resume = Some(state)).build().unwrap_err();
     let refused = refused.source().expect("a reason").to_string();
     assert!(refused.contains("epochs of 70 of 64 samples and 30 of 1 samples, this run has 69 of 64"), "{refused}");
 }
@@ -109,12 +116,15 @@ fn a_mix_resumes_in_the_middle_of_an_epoch() {
 #[test]
 fn an_epoch_of_a_mix_of_one_goes_on_where_the_one_before_stopped() {
     let folder = cifar();
-    let passes = contents(loader(&folder).epochs(3));
+    let passes = contents(loader(&folder).with(|o| o.epochs = 3));
     let path = folder.path().join("mix.toml");
     fs::write(&path, "[[dataset]]\npath = \"data_batch_1.bin\"\n").expect("room for a small file");
     for epoch_samples in [10, 24, 100] {
         let epochs = 3 * SAMPLES as u32 / epoch_samples as u32;
-        let batches = contents(loader(&folder).dataset_path(&path).epoch_samples(epoch_samples).epochs(epochs));
+        let batches = contents(
+            loader(&folder)
+                .with(|o| (o.dataset, o.epoch_samples, o.epochs) = (Some(path.clone()), Some(epoch_samples), epochs)),
+        );
         let indices: Vec<u64> =
             batches.iter().flat_map(|batch| batch.2.clone()).map(|id| id % SAMPLES as u64).collect();
         let walk: Vec<u64> = passes.iter().flat_map(|batch| batch.2.clone()).collect();
@@ -125,12 +135,14 @@ fn an_epoch_of_a_mix_of_one_goes_on_where_the_one_before_stopped() {
 #[test]
 fn a_mix_that_cannot_be_is_refused() {
     let (many, _one, builder) = mix();
-    let refused = builder.epoch_samples(1).build().unwrap_err().to_string();
+    let refused = builder.with(|o| o.epoch_samples = Some(1)).build().unwrap_err().to_string();
     assert!(refused.contains("an epoch of 1 samples has no sample of data_batch_1.bin"), "{refused}");
     let dataset = |path: &Path| -> Arc<dyn Dataset> { open_dataset(path, &ddlp_host::Host::system()).unwrap() };
     let twice = vec![("a".to_owned(), dataset(many.path())), ("b".to_owned(), dataset(many.path()))];
     let twice = Arc::new(Mix::new(twice, None).unwrap());
     let ids = |batches: Vec<Content>| batches.into_iter().flat_map(|batch| batch.2).collect::<HashSet<_>>();
-    let builder = Loader::builder().dataset(twice).batch_size(BATCH).pipeline(ddlp_host::Pipeline::cifar_train());
+    let builder = Loader::builder()
+        .dataset(twice)
+        .with(|o| (o.batch_size, o.pipeline) = (BATCH, ddlp_host::Pipeline::cifar_train()));
     assert_eq!(ids(contents(builder)).len(), 2 * SAMPLES, "without weights, an epoch has each sample once");
 }

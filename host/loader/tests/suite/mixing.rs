@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const CLASSES: usize = 10;
 
 fn batches(builder: LoaderBuilder) -> Vec<Batch> {
-    let loader = builder.buffers(32).build().unwrap_or_else(|error| panic!("{error}"));
+    let loader = builder.with(|o| o.buffers = 32).build().unwrap_or_else(|error| panic!("{error}"));
     loader.map(|batch| batch.unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
@@ -23,8 +23,8 @@ fn labels(batch: &Batch) -> Vec<&[f32]> {
 fn every_row_is_mixed_with_the_row_before_it() {
     let folder = cifar();
     // 64 samples in batches of 9: the last batch has one sample.
-    let builder = loader(&folder).batch_size(9).seed(3);
-    for (unmixed, mixed) in batches(builder.clone()).iter().zip(batches(builder.mixup(1.0))) {
+    let builder = loader(&folder).with(|o| (o.batch_size, o.seed) = (9, 3));
+    for (unmixed, mixed) in batches(builder.clone()).iter().zip(batches(builder.with(|o| o.mixup = 1.0))) {
         assert_eq!(unmixed.sample_ids(), mixed.sample_ids());
         let rows = |batch| images(batch).chunks_exact(3072).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let (before, after, classes) = (rows(unmixed), rows(&mixed), unmixed.labels().unwrap());
@@ -49,10 +49,11 @@ fn every_row_is_mixed_with_the_row_before_it() {
 #[test]
 fn labels_have_a_number_for_each_class() {
     let folder = cifar();
-    for (builder, classes) in
-        [(loader(&folder).cutmix(1.0), CLASSES), (loader(&folder).mixup(0.2).cutmix(1.0).classes(1000), 1000)]
-    {
-        for batch in batches(builder.dtype(DType::F16)) {
+    for (builder, classes) in [
+        (loader(&folder).with(|o| o.cutmix = 1.0), CLASSES),
+        (loader(&folder).with(|o| (o.mixup, o.cutmix, o.classes) = (0.2, 1.0, Some(1000))), 1000),
+    ] {
+        for batch in batches(builder.with(|o| o.dtype = DType::F16)) {
             let label: &Field = batch.fields().nth(1).unwrap();
             let expected =
                 Field { kind: FieldKind::Vector, dtype: DType::F32, shape: vec![classes as u32], ..Field::label() };
@@ -63,7 +64,7 @@ fn labels_have_a_number_for_each_class() {
             assert!(refused == FieldError::Mixed && refused.to_string().contains("`mixup`"), "{refused}");
         }
     }
-    let unmixed = batches(loader(&folder).mixup(1.0).mix_probability(0.0));
+    let unmixed = batches(loader(&folder).with(|o| (o.mixup, o.mix_probability) = (1.0, 0.0)));
     assert!(unmixed.iter().flat_map(labels).all(|label| label.iter().filter(|&&share| share == 1.0).count() == 1));
 }
 
@@ -78,13 +79,13 @@ fn contents(builder: LoaderBuilder) -> BTreeMap<u32, Vec<u8>> {
 #[test]
 fn threads_and_positions_change_nothing() {
     let folder = cifar();
-    let builder = loader(&folder).mixup(0.3).cutmix(1.0).dtype(DType::F32);
-    let one = contents(builder.clone().threads(1));
+    let builder = loader(&folder).with(|o| (o.mixup, o.cutmix, o.dtype) = (0.3, 1.0, DType::F32));
+    let one = contents(builder.clone().with(|o| o.threads = Some(1)));
     assert_eq!(one.len(), SAMPLES / 8);
-    assert!(one == contents(builder.clone().threads(3)));
+    assert!(one == contents(builder.clone().with(|o| o.threads = Some(3))));
     let mut begun = builder.clone().build().unwrap();
     let delivered: Vec<u32> = begun.by_ref().take(3).map(|batch| batch.unwrap().index()).collect();
-    let rest = contents(builder.resume(begun.state()));
+    let rest = contents(builder.with(|o| o.resume = Some(begun.state())));
     assert_eq!((delivered.len(), rest.len()), (3, SAMPLES / 8 - 3));
     assert!(rest.iter().all(|(batch, bytes)| one[batch] == *bytes));
 }
@@ -93,13 +94,13 @@ fn threads_and_positions_change_nothing() {
 #[test]
 fn a_label_outside_the_classes_is_an_error() {
     let folder = cifar();
-    let mut few: Loader = loader(&folder).mixup(1.0).classes(9).build().unwrap();
+    let mut few: Loader = loader(&folder).with(|o| (o.mixup, o.classes) = (1.0, Some(9))).build().unwrap();
     let error = few.find_map(Result::err).expect("a label of 9");
     assert_eq!(error.kind(), LoaderErrorKind::Configuration);
     let message = error.to_string();
     assert!(message.contains("data_batch_1.bin#") && message.contains("has the label 9, but with 9"), "{message}");
     let labels: Vec<u8> = (0..SAMPLES as i64).flat_map(|index| (-index).to_ne_bytes()).collect();
-    let mut negative = loader(&folder).mixup(1.0).field(Field::label(), labels).build().unwrap();
+    let mut negative = loader(&folder).with(|o| o.mixup = 1.0).field(Field::label(), labels).build().unwrap();
     assert!(negative.find_map(Result::err).is_some_and(|error| error.to_string().contains("has the label -")));
 }
 
@@ -115,9 +116,10 @@ fn rows_beside_a_skipped_sample_are_mixed_with_each_other() {
         let file = [b"P6 32 32 255\n".to_vec(), vec![40 * number; values]].concat();
         std::fs::write(class.join(format!("{number}.ppm")), file).unwrap();
     }
-    let builder = loader(&folder).batch_size(6).shuffle(false).policy(CorruptPolicy::Skip);
-    let builder = builder.pipeline(ddlp_host::pixels::Pipeline::named("cifar-train").unwrap());
-    let [unmixed, mixed] = [builder.clone(), builder.cutmix(1.0).seed(2)].map(|builder| batches(builder).remove(0));
+    let builder = loader(&folder).with(|o| (o.batch_size, o.shuffle, o.policy) = (6, false, CorruptPolicy::Skip));
+    let builder = builder.with(|o| o.pipeline = ddlp_host::pixels::Pipeline::named("cifar-train").unwrap());
+    let [unmixed, mixed] =
+        [builder.clone(), builder.with(|o| (o.cutmix, o.seed) = (1.0, 2))].map(|builder| batches(builder).remove(0));
     assert_eq!((unmixed.len(), mixed.len()), (5, 5));
     let colours = |batch: &Batch, row: usize| {
         let mut found: Vec<u8> = images(batch)[row * 3072..][..3072].to_vec();

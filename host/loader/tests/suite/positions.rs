@@ -20,7 +20,7 @@ fn beginning_of(run: &Loader, epoch: u32) -> LoaderState {
 #[test]
 fn a_moved_run_delivers_what_a_resumed_one_does() {
     let folder = cifar();
-    let builder = loader(&folder).epochs(4).strategy(Strategy::Ordered);
+    let builder = loader(&folder).with(|o| (o.epochs, o.strategy) = (4, Strategy::Ordered));
     let mut moved = builder.clone().build().unwrap();
     let kept = next(&mut moved);
     let pixels = images(&kept).to_vec();
@@ -29,7 +29,7 @@ fn a_moved_run_delivers_what_a_resumed_one_does() {
         let state = LoaderState { epoch, delivered, ..moved.state() };
         moved.go_to(&state).unwrap();
         assert_eq!(moved.state(), state);
-        let mut resumed = builder.clone().resume(state).build().unwrap();
+        let mut resumed = builder.clone().with(|o| o.resume = Some(state)).build().unwrap();
         assert_eq!(places(moved.by_ref().take(3)), places(resumed.by_ref().take(3)));
     }
     assert_eq!(images(&kept), pixels, "a batch that the consumer keeps stays as it is");
@@ -43,7 +43,7 @@ fn a_moved_run_delivers_what_a_resumed_one_does() {
 #[test]
 fn the_plan_of_a_run_that_moved_has_the_latest_of_each_whole_epoch() {
     let folder = cifar();
-    let mut run = loader(&folder).epochs(3).strategy(Strategy::Ordered).build().unwrap();
+    let mut run = loader(&folder).with(|o| (o.epochs, o.strategy) = (3, Strategy::Ordered)).build().unwrap();
     let planned = |run: &Loader| run.plan().epochs.iter().map(|epoch| epoch.epoch).collect::<Vec<_>>();
     let beginning = run.state();
     (0..8 + 3).for_each(|_| drop(next(&mut run)));
@@ -51,12 +51,12 @@ fn the_plan_of_a_run_that_moved_has_the_latest_of_each_whole_epoch() {
     run.go_to(&LoaderState { epoch: 1, delivered: vec![0, 1, 2], ..beginning.clone() }).unwrap();
     (0..5 + 8).for_each(|_| drop(next(&mut run)));
     assert_eq!(planned(&run), [0, 2], "epoch 1 was entered in the middle");
-    let mut run = loader(&folder).epochs(3).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.epochs = 3).build().unwrap();
     (0..8 + 1).for_each(|_| drop(next(&mut run)));
     run.go_to(&beginning_of(&run, 0)).unwrap();
     (0..8 + 8).for_each(|_| drop(next(&mut run)));
     assert_eq!(planned(&run), [0, 1], "each epoch once");
-    let replayed = loader(&folder).epochs(2).replay(run.plan()).build().unwrap();
+    let replayed = loader(&folder).with(|o| (o.epochs, o.replay) = (2, Some(run.plan()))).build().unwrap();
     assert_eq!(places(replayed).len(), 16);
 }
 
@@ -64,12 +64,15 @@ fn the_plan_of_a_run_that_moved_has_the_latest_of_each_whole_epoch() {
 fn a_plan_is_replayed_only_with_the_shuffle_that_it_was_recorded_with() {
     let folder = cifar();
     for shuffle in [true, false] {
-        let build = || loader(&folder).shuffle(shuffle);
+        let build = || loader(&folder).with(|o| o.shuffle = shuffle);
         let mut recorded = build().build().unwrap();
         let order = places(recorded.by_ref());
         let plan = recorded.plan();
-        assert_eq!(places(build().replay(plan.clone()).build().unwrap()), order);
-        let refused = loader(&folder).shuffle(!shuffle).replay(plan).build().expect_err("another order of samples");
+        assert_eq!(places(build().with(|o| o.replay = Some(plan.clone())).build().unwrap()), order);
+        let refused = loader(&folder)
+            .with(|o| (o.shuffle, o.replay) = (!shuffle, Some(plan)))
+            .build()
+            .expect_err("another order of samples");
         let said = match &refused {
             LoaderError::Plan(error) => error.to_string(),
             _ => panic!("{refused:?}"),
@@ -81,7 +84,7 @@ fn a_plan_is_replayed_only_with_the_shuffle_that_it_was_recorded_with() {
 #[test]
 fn a_position_of_another_run_changes_nothing() {
     let folder = cifar();
-    let mut run = loader(&folder).epochs(2).build().unwrap();
+    let mut run = loader(&folder).with(|o| o.epochs = 2).build().unwrap();
     next(&mut run);
     let before = run.state();
     let other = LoaderState { seed: 9, ..before.clone() };
@@ -93,7 +96,7 @@ fn a_position_of_another_run_changes_nothing() {
 #[test]
 fn a_run_that_has_ended_does_not_move() {
     let folder = cifar();
-    let build = || loader(&folder).epochs(2).build().unwrap();
+    let build = || loader(&folder).with(|o| o.epochs = 2).build().unwrap();
     let stopped = |mut run: Loader| {
         next(&mut run);
         run.stopper().stop();

@@ -7,7 +7,7 @@ fn too_little_memory_is_an_error_of_the_build() {
     on_stand_in("gpu::failures::too_little_memory_is_an_error_of_the_build", &[("memory", "40000")], |driver| {
         let photos = Photos::new(SAMPLES);
         let device = device();
-        let error = failure(loader(&photos.pack()).pipeline(small()), &device);
+        let error = failure(loader(&photos.pack()).with(|o| o.pipeline = small()), &device);
         assert_eq!(error.kind(), LoaderErrorKind::Delivery);
         assert!(matches!(cause(&error), CudaError::OutOfMemory { .. }), "{}", chain(&error));
         let text = chain(&error);
@@ -28,10 +28,11 @@ fn a_context_that_is_lost_ends_the_run_and_is_named() {
                 let device = device();
                 driver.set("seed", operations);
                 driver.set("lost", format!("{operations}:700"));
-                let builder = loader(&pack).pipeline(small()).epochs(4).buffers(3).dtype(DType::F32);
+                let builder =
+                    loader(&pack).with(|o| (o.pipeline, o.epochs, o.buffers, o.dtype) = (small(), 4, 3, DType::F32));
                 let builder = match results {
-                    None => builder.strategy(Strategy::Cpu),
-                    Some(results) => builder.strategy(Strategy::Csd).drive(local(results)),
+                    None => builder.with(|o| o.strategy = Strategy::Cpu),
+                    Some(results) => builder.with(|o| o.strategy = Strategy::Csd).drive(local(results)),
                 };
                 let error = failure(builder, &device);
                 let lost = cause(&error);
@@ -68,7 +69,8 @@ fn calls_that_fail_end_the_run_and_are_named() {
         for (call, number, code) in calls {
             let device = device();
             driver.set("call", format!("{call}:{number}:{code}"));
-            let builder = loader(&pack).pipeline(small()).strategy(Strategy::Cpu).epochs(4).buffers(3);
+            let builder =
+                loader(&pack).with(|o| (o.pipeline, o.strategy, o.epochs, o.buffers) = (small(), Strategy::Cpu, 4, 3));
             let error = failure(builder, &device);
             let text = chain(&error);
             match cause(&error) {
@@ -91,11 +93,11 @@ fn calls_that_fail_end_the_run_and_are_named() {
 fn slots_that_cannot_be_registered_are_copied_through_buffers() {
     on_stand_in("gpu::failures::slots_that_cannot_be_registered_are_copied_through_buffers", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small());
-        let expected = contents(builder.clone().strategy(Strategy::Cpu), |batch| batch);
+        let builder = loader(&photos.pack()).with(|o| o.pipeline = small());
+        let expected = contents(builder.clone().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
         let device = device();
         driver.set("call", "cuMemHostRegister_v2:1:801");
-        let found = on_device(&device, builder.strategy(Strategy::Csd).drive(local(LocalResults::Shared)));
+        let found = on_device(&device, builder.with(|o| o.strategy = Strategy::Csd).drive(local(LocalResults::Shared)));
         assert!(found == expected);
         drop(device);
         assert_clean(driver);
@@ -106,7 +108,8 @@ fn slots_that_cannot_be_registered_are_copied_through_buffers() {
 fn slots_are_registered_and_copied_in_place() {
     on_stand_in("gpu::failures::slots_are_registered_and_copied_in_place", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).dtype(DType::U8).strategy(Strategy::Csd);
+        let builder =
+            loader(&photos.pack()).with(|o| (o.pipeline, o.dtype, o.strategy) = (small(), DType::U8, Strategy::Csd));
         let builder = builder.drive(local(LocalResults::Shared));
         let device = device();
         let batches = u64::from(SAMPLES.div_ceil(8));
@@ -141,7 +144,7 @@ fn slots_are_registered_and_copied_in_place() {
 fn memory_that_stays_registered_stays_mapped() {
     on_stand_in("gpu::failures::memory_that_stays_registered_stays_mapped", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Csd);
+        let builder = loader(&photos.pack()).with(|o| (o.pipeline, o.strategy) = (small(), Strategy::Csd));
         let builder = builder.drive(local(LocalResults::Shared));
         let expected = contents(builder.clone(), |batch| batch);
         let device = device();
@@ -161,7 +164,8 @@ fn memory_that_stays_registered_stays_mapped() {
 fn a_batch_whose_launch_failed_can_be_finished_again() {
     on_stand_in("gpu::failures::a_batch_whose_launch_failed_can_be_finished_again", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).buffers(2);
+        let builder =
+            loader(&photos.pack()).with(|o| (o.pipeline, o.strategy, o.buffers) = (small(), Strategy::Cpu, 2));
         let expected = contents(builder.clone(), |batch| batch);
         let device = device();
         let output = RefCell::new(Output::new(&device).unwrap());
@@ -184,7 +188,7 @@ fn a_batch_whose_launch_failed_can_be_finished_again() {
 fn a_driver_that_has_shut_down_disturbs_nobody() {
     on_stand_in("gpu::failures::a_driver_that_has_shut_down_disturbs_nobody", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu);
+        let builder = loader(&photos.pack()).with(|o| (o.pipeline, o.strategy) = (small(), Strategy::Cpu));
         let device = device();
         let mut output = Output::new(&device).unwrap();
         let mut loader = builder.deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
@@ -199,7 +203,7 @@ fn a_driver_that_has_shut_down_disturbs_nobody() {
 fn a_forked_process_calls_no_driver() {
     on_stand_in("gpu::failures::a_forked_process_calls_no_driver", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu);
+        let builder = loader(&photos.pack()).with(|o| (o.pipeline, o.strategy) = (small(), Strategy::Cpu));
         let device = device();
         let output = Output::new(&device).unwrap();
         let mut loader = builder.deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();

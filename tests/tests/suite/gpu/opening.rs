@@ -117,7 +117,8 @@ fn opening_says_what_stands_in_its_way() {
         // A buffer cannot be registered, whatever the device promised.
         driver.set("call", "cuMemHostRegister_v2:1:801");
         let photos = Photos::new(SAMPLES);
-        let error = failure(loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu), &device);
+        let error =
+            failure(loader(&photos.pack()).with(|o| (o.pipeline, o.strategy) = (small(), Strategy::Cpu)), &device);
         assert!(matches!(cause(&error), CudaError::NoRegistration { .. }), "{}", chain(&error));
         drop(device);
         assert_clean(driver);

@@ -18,7 +18,8 @@ macro_rules! call {
 fn a_capture_of_the_consumers_survives_the_loader_and_takes_no_batch() {
     on_stand_in("gpu::sharing::a_capture_of_the_consumers_survives_the_loader_and_takes_no_batch", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).epochs(2).buffers(3);
+        let builder = loader(&photos.pack())
+            .with(|o| (o.pipeline, o.strategy, o.epochs, o.buffers) = (small(), Strategy::Cpu, 2, 3));
         let device = device();
         let mut output = Output::new(&device).unwrap();
         let mut loader = builder.deliver_prepared_to(CudaTarget::on(&device)).build().unwrap();
@@ -90,8 +91,10 @@ impl OtherCapture {
 fn a_capture_of_another_thread_survives_all_that_a_loader_does() {
     on_stand_in("gpu::sharing::a_capture_of_another_thread_survives_all_that_a_loader_does", &[], |driver| {
         let photos = Photos::new(SAMPLES);
-        let of = || loader(&photos.pack()).pipeline(small()).dtype(DType::F16).epochs(2).buffers(3);
-        let expected = contents(of().strategy(Strategy::Cpu), |batch| batch);
+        let of = || {
+            loader(&photos.pack()).with(|o| (o.pipeline, o.dtype, o.epochs, o.buffers) = (small(), DType::F16, 2, 3))
+        };
+        let expected = contents(of().with(|o| o.strategy = Strategy::Cpu), |batch| batch);
         let capture = OtherCapture::begin();
         for (strategy, results) in [
             (Strategy::Cpu, None),
@@ -99,7 +102,8 @@ fn a_capture_of_another_thread_survives_all_that_a_loader_does() {
             (Strategy::Wrr, Some(LocalResults::Shared)),
             (Strategy::Csd, Some(LocalResults::Read)),
         ] {
-            let builder = results.into_iter().fold(of().strategy(strategy), |of, results| of.drive(local(results)));
+            let builder =
+                results.into_iter().fold(of().with(|o| o.strategy = strategy), |of, results| of.drive(local(results)));
             let device = device();
             assert!(on_device(&device, builder.clone()) == expected, "{strategy}");
             // Finished in memory of the crate's own, on a stream that exists.
@@ -128,11 +132,17 @@ fn a_capture_of_another_thread_survives_all_that_a_loader_does() {
 fn several_loaders_deliver_to_several_devices() {
     on_stand_in("gpu::sharing::several_loaders_deliver_to_several_devices", &[("devices", "2")], |driver| {
         let photos = Photos::new(SAMPLES);
-        let builder = loader(&photos.pack()).pipeline(small()).strategy(Strategy::Cpu).dtype(DType::Bf16);
+        let builder =
+            loader(&photos.pack()).with(|o| (o.pipeline, o.strategy, o.dtype) = (small(), Strategy::Cpu, DType::Bf16));
         let devices = [0, 1, 0].map(|index| Device::open(DeviceName::number(index)).unwrap());
         let outputs = devices.each_ref().map(|device| Output::new(device).unwrap());
         let loaders = devices.each_ref().map(|device| {
-            builder.clone().seed(device.index().into()).deliver_prepared_to(CudaTarget::on(device)).build().unwrap()
+            builder
+                .clone()
+                .with(|o| o.seed = device.index().into())
+                .deliver_prepared_to(CudaTarget::on(device))
+                .build()
+                .unwrap()
         });
         let mut all: Vec<_> = loaders.into_iter().zip(outputs).map(|both| (both, Digest::default())).collect();
         for _ in 0..SAMPLES.div_ceil(8) {
@@ -142,7 +152,7 @@ fn several_loaders_deliver_to_several_devices() {
         }
         for (((loader, _), digest), device) in all.iter_mut().zip(&devices) {
             assert!(loader.next().is_none());
-            let expected = Run::of(builder.clone().seed(device.index().into()));
+            let expected = Run::of(builder.clone().with(|o| o.seed = device.index().into()));
             assert_eq!(digest.ordered(), expected.ordered_digest, "{}", device.name());
         }
         drop((all, devices));

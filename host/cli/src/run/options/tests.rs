@@ -59,8 +59,7 @@ fn plan() -> Plan {
 #[test]
 fn a_resumed_run_goes_on_with_what_it_began_with() {
     let fresh = options("", Before::None).unwrap();
-    let mut expected = LoaderOptions::default();
-    expected.dataset = Some("x.ddlp".into());
+    let mut expected = LoaderOptions { dataset: Some("x.ddlp".into()), ..LoaderOptions::default() };
     assert_eq!(fresh, expected);
     let (state, path) = (state(), Path::new("at.json"));
     let resumed = options("", Before::State(&state, path)).unwrap();
@@ -121,19 +120,22 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
 fn a_plan_brings_what_it_determines() {
     let (plan, path) = (plan(), Path::new("o.plan"));
     let replayed = options("", Before::Plan(&plan, path)).unwrap();
-    let mut expected = LoaderOptions::default();
-    expected.dataset = Some("x.ddlp".into());
-    expected.batch_size = 32;
-    expected.epochs = 2;
-    expected.strategy = Strategy::Wrr;
-    expected.seed = 7;
-    expected.last = LastBatch::Pad;
-    expected.epoch_samples = Some(100);
-    expected.policy = CorruptPolicy::Skip;
-    expected.pipeline = Pipeline::imagenet_val();
-    (expected.rank, expected.world_size) = (1, 2);
-    expected.shuffle = false;
-    expected.replay = Some(plan.clone());
+    let expected = LoaderOptions {
+        dataset: Some("x.ddlp".into()),
+        batch_size: 32,
+        epochs: 2,
+        strategy: Strategy::Wrr,
+        seed: 7,
+        last: LastBatch::Pad,
+        epoch_samples: Some(100),
+        policy: CorruptPolicy::Skip,
+        pipeline: Pipeline::imagenet_val(),
+        rank: 1,
+        world_size: 2,
+        shuffle: false,
+        replay: Some(plan.clone()),
+        ..LoaderOptions::default()
+    };
     assert_eq!(replayed, expected);
     assert_eq!(options("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
     let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
@@ -157,15 +159,22 @@ fn the_command_fills_every_option_of_the_loader_that_it_names() {
         Before::None,
     )
     .unwrap();
-    let mut expected = LoaderOptions::default();
-    expected.dataset = Some("x.ddlp".into());
-    (expected.threads, expected.cores) = (Some(3), vec![0, 1]);
-    (expected.buffers, expected.window) = (9, Some(5));
-    (expected.drive_timeout, expected.drive_optional) = (Duration::from_millis(2500), true);
-    (expected.rank, expected.world_size) = (1, 2);
-    (expected.policy, expected.max_corrupt) = (CorruptPolicy::Skip, MaxCorrupt::Samples(17));
-    expected.host_nqn = Some("nqn.2024-01.example:host".into());
-    expected.fields = Some("x.csv".into());
-    expected.metrics = Some("127.0.0.1:9464".parse().unwrap());
+    let expected = LoaderOptions {
+        dataset: Some("x.ddlp".into()),
+        threads: Some(3),
+        cores: vec![0, 1],
+        buffers: 9,
+        window: Some(5),
+        drive_timeout: Duration::from_millis(2500),
+        drive_optional: true,
+        rank: 1,
+        world_size: 2,
+        policy: CorruptPolicy::Skip,
+        max_corrupt: MaxCorrupt::Samples(17),
+        host_nqn: Some("nqn.2024-01.example:host".into()),
+        fields: Some("x.csv".into()),
+        metrics: Some("127.0.0.1:9464".parse().unwrap()),
+        ..LoaderOptions::default()
+    };
     assert_eq!(options, expected);
 }
