@@ -13,6 +13,7 @@ from . import _operations
 from ._arrow import ArrowTable
 from ._batch import Batch, NamedBatch
 from ._compose import Compose
+from ._dataset import Dataset, split
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
 from ._drives import Drive, LocalDrive
@@ -45,6 +46,7 @@ __all__ = [
     "Compose",
     "ConfigurationError",
     "CorruptError",
+    "Dataset",
     "DeviceError",
     "Drive",
     "DriveError",
@@ -67,5 +69,6 @@ __all__ = [
     "imagenet_train",
     "imagenet_val",
     "pack",
+    "split",
 ]
 __all__ += _operations.__all__

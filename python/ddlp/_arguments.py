@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ._arrow import ArrowTable
+from ._choice import file_of
+from ._dataset import Dataset
 from ._drives import Drive, cores_of, described
 from ._fields import ArrowStream, path_of
 from ._instead import refuses_other_loaders
@@ -17,7 +19,6 @@ from ._mix import Mix
 from ._options import limit_of
 from ._per_sample import PerSample
 from ._phases import Normalize, Pipelines
-from ._pipeline import imagenet_train
 from ._samples import Samples
 
 
@@ -27,12 +28,12 @@ class Arguments:
     @refuses_other_loaders
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix,
+        dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset | Sequence[tuple[Any, Any]],
         *,
         kind: str | None = None,
         fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
         classes: int | Sequence[str] | None = None,
-        pipeline: Pipelines | Mapping[int, Pipelines] = imagenet_train(224),
+        pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
         batch_size: int = 256,
         epochs: int | None = None,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
@@ -42,7 +43,11 @@ class Arguments:
         max_corrupt: int | str | None = None,
         last: Literal["short", "drop", "pad"] = "short",
         epoch_samples: int | None = None,
+        indices: Sequence[int] | Callable[[int], Any] | str | os.PathLike[str] | Any | None = None,
+        repeats: int = 1,
+        views: int = 1,
         per_sample: PerSample | None = None,
+        weights: Literal["balanced"] | Sequence[float] | Any | None = None,
         dtype: Literal["uint8", "float16", "bfloat16", "float32"] = "float32",
         layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
         normalize: Normalize | None = None,
@@ -71,10 +76,11 @@ class Arguments:
 
         Args:
             dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
-                address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file and
-                a label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging
-                Face), which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has several of
-                these.
+                address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as a
+                dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a
+                table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and
+                tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what
+                it was made of.
             kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
                 images. One of "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents
                 say.
@@ -93,7 +99,8 @@ class Arguments:
                 size, and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest
                 aspect ratio; among several of these, to the one with the largest images that have no more pixels than
                 the sample. A dict maps an epoch to what applies from that epoch on, such as
-                ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.
+                ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``. Default: the transform of a dataset of
+                torchvision, if it has one, else ddlp.imagenet_train(224).
             batch_size: Samples of a global batch, of all ranks together.
             epochs: Number of epochs. Default: no limit.
             strategy: Order of delivery, and the prongs that take part. "ordered": batches 0, 1, 2, …, whichever prong
@@ -116,12 +123,28 @@ class Arguments:
                 it out; "pad": fill it with samples from the beginning of the epoch.
             epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch
                 takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
+            indices: The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`, or the
+                path of a file of them (.npy, or a text with a number in each line). An index that occurs several times
+                has random choices of its own each time. Or a function that returns those of an epoch, as many for each:
+                ``indices(epoch)``. It must return the same for the same epoch, and may be called three epochs ahead.
+                With ``shuffle=False``, samples come in this order. A state knows the indices, and a function by those
+                of epoch 0. Default: all samples.
+            repeats: How many times in succession each sample of an epoch occurs, with draws of its own each time;
+                several ranks take turns at them, as by torchvision's RASampler. An epoch is as long as without
+                `repeats`, and so has fewer different samples.
+            views: Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two
+                arrays, one of the first versions and one of the second ones; labels, other fields and ids come once.
+                `batch_size` and `epoch_samples` count each sample once.
             per_sample: A function that changes the image of each sample, after the pipeline and before normalisation:
                 ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and
                 returns an image of the same shape and type. A function that makes its random choices from `seed` alone,
                 such as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the
                 CPU call it, one at a time; drives cannot call it, so there must be none. An operation of the pipeline
                 is much faster.
+            weights: Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for
+                each sample of the dataset, or for each class, or "balanced", by which all classes are equally frequent.
+                An epoch has `epoch_samples` draws. With `indices`, only those samples are drawn. Default: each sample
+                occurs once.
             dtype: Type of the images' elements.
             layout: Order of the images' dimensions. uint8 always lies in memory as NHWC; under NCHW it is a view with
                 strides, as floats are under channels_last.
@@ -192,6 +215,9 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "max_corrupt": limit_of,
     "last": None,
     "epoch_samples": None,
+    "indices": file_of,
+    "repeats": None,
+    "views": None,
     "dtype": None,
     "layout": None,
     "mixup": None,

@@ -14,7 +14,7 @@ from ._phases import Phase
 
 class _Fields(NamedTuple):
     images: Any
-    """The images, in the array type that the option `output` names."""
+    """The images, in the array type that the option `output` names; with several `views`, a list of these arrays."""
     labels: Any
     """The labels: int64, or float32 with a number for each class if they are mixed."""
 
@@ -37,7 +37,8 @@ class Batch(_Fields):
     """Sample id that the epoch's order has for each image: another one than in `sample_ids` where policy="replace" has
     replaced a corrupt sample."""
     sizes: list[tuple[int, int]] | None = None
-    """Height and width of each image on its canvas, if the pipeline ends with PadTo."""
+    """Height and width of each image on its canvas, if the pipeline ends with PadTo; with several `views`, those of the
+    first views, then of the second ones."""
 
     def _replace(self, **fields: Any) -> Batch:
         replaced = super()._replace(**fields)
@@ -64,6 +65,8 @@ class BatchMaker(NamedTuple):
     """Names of images and labels; None for pairs."""
     cut: Callable[[Any, int, int], Any] | None
     """Cuts an image out of its canvas, if the loader does that."""
+    views: int
+    """Versions of each sample in its batch."""
 
     def make(self, batch: _ddlp.Batch, has_canvas: bool, gpu: Gpu | None) -> Batch:
         """Makes the program's batch of a native one. `has_canvas` says whether its images lie on canvases. `gpu` is the
@@ -73,9 +76,15 @@ class BatchMaker(NamedTuple):
             images, labels, *others = map(self.output, arrays)
         else:
             images, labels, *others = gpu.fields(batch)
-        sizes = batch.sizes if has_canvas else None
+        sizes, ids = batch.sizes if has_canvas else None, (batch.sample_ids, batch.requested_ids)
         if self.cut is not None and sizes is not None:
             images = [self.cut(image, *size) for image, size in zip(images, sizes, strict=True)]
+        if self.views > 1:
+            # The rows of the first versions come before those of the second ones.
+            samples = len(ids[0]) // self.views
+            images = [images[samples * view : samples * (view + 1)] for view in range(self.views)]
+            labels, *others = (field[:samples] for field in (labels, *others))
+            ids = ids[0][:samples], ids[1][:samples]
         fields = images, labels
         # With names, a program expects dicts.
         named = None if self.names is None else NamedBatch(zip(self.names, fields, strict=True))
@@ -83,7 +92,8 @@ class BatchMaker(NamedTuple):
             named.update(zip((name for name, _ in batch.others), others, strict=True))
         delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
-        delivered.sample_ids, delivered.requested_ids, delivered.sizes = batch.sample_ids, batch.requested_ids, sizes
+        delivered.sample_ids, delivered.requested_ids = ids
+        delivered.sizes = sizes
         return delivered
 
 
@@ -104,6 +114,12 @@ def maker_of(arguments: Mapping[str, Any], phases: list[Phase]) -> BatchMaker:
         )
     if output == "numpy" and dtype == "bfloat16":
         raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
+    views = arguments["views"]
+    if views > 1 and output == "dlpack":
+        raise ConfigurationError(
+            'several `views` divide the images of a batch, which a ddlp.Array cannot: choose the output "torch" or '
+            '"numpy"'
+        )
     cut = _cut_of(arguments["layout"], output, phases) if arguments["ragged"] else None
     if names is not None and "size" in names and any(phase.has_canvas for phase in phases):
         raise ConfigurationError(
@@ -112,7 +128,7 @@ def maker_of(arguments: Mapping[str, Any], phases: list[Phase]) -> BatchMaker:
         )
     if names is None and arguments["fields"] is not None:
         names = "image", "label"
-    return BatchMaker(OUTPUTS[output], names, cut)
+    return BatchMaker(OUTPUTS[output], names, cut, views)
 
 
 def _cut_of(layout: str, output: str, phases: list[Phase]) -> Callable[[Any, int, int], Any]:

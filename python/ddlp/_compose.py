@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ._errors import ConfigurationError
+from ._objects import DIFFERENT
 from ._operations import (
     NAMES,
     AugMix,
@@ -30,7 +31,7 @@ from ._operations import (
     ScaleJitter,
     TimmRandAugment,
 )
-from ._pipeline import Pipeline
+from ._pipeline import Pipeline, imagenet_train
 
 # Transforms that only change the type of an image: the loader's options `dtype` and `layout` replace them.
 _OF_TYPE = {
@@ -181,6 +182,24 @@ def _as_one(operations: list[Operation]) -> Operation:
     if len(operations) == 1:
         return operations[0]
     return RandomApply(operations, 1.0) if operations else RandomHorizontalFlip(0.0)
+
+
+def pipeline_of_dataset(transform: Any) -> Pipeline:
+    """Returns the pipeline of a loader that was given none: what the dataset itself does to an image, or the built-in
+    pipeline for training."""
+    if transform is None:
+        return imagenet_train(224)
+    if transform is DIFFERENT:
+        raise ConfigurationError(
+            "the datasets have different transforms: give the loader a `pipeline`, which takes their place"
+        )
+    try:
+        return Compose(transform)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"the dataset has a transform of its own, which cannot be the loader's pipeline: {error}; or give the "
+            "loader a `pipeline`, which takes the place of the transform"
+        ) from None
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 _INSTEAD = {
-    "batch_sampler": "the loader makes the batches: see batch_size, shuffle, and ddlp.Mix for weights",
+    "batch_sampler": "the loader makes the batches: see batch_size, shuffle, indices and weights",
     "collate_fn": "call the function on each batch, or give per_sample, a function of one image",
     "drop_last": 'give last="drop" for True',
     "generator": "give a whole number as seed",
@@ -18,7 +18,7 @@ _INSTEAD = {
     "pin_memory": 'give device="cuda", which delivers to the GPU',
     "pin_memory_device": "give the GPU as device",
     "prefetch_factor": "give the number of batches in memory as buffers",
-    "sampler": "the loader makes the order: see shuffle, rank and world_size, and ddlp.Mix for weights",
+    "sampler": "the loader makes the order: see shuffle, indices, weights, repeats, rank and world_size",
     "timeout": "leave it out: the report says what the loader waits for, see stall_after_s",
     "transform": "give ddlp.Compose(transform) as pipeline",
     "worker_init_fn": "leave it out: all random choices follow from seed",

@@ -12,7 +12,10 @@ from typing import Any, SupportsFloat
 from . import _ddlp
 from ._arguments import OPTIONS, Arguments
 from ._batch import Batch, maker_of
+from ._choice import choice_of
 from ._classes import names_of
+from ._compose import pipeline_of_dataset
+from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
@@ -25,7 +28,6 @@ from ._phases import EPOCHS_MAX, Phase, moved, phase_at, phases_of, pipelines_of
 from ._pipeline import plain
 from ._position import LatestIteration
 from ._report import Report
-from ._source import source_of
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
@@ -58,15 +60,21 @@ class Loader(Arguments):
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
         self._epochs: int | None = epochs
+        self._source, of_dataset = source_and_options(
+            arguments["dataset"], arguments["kind"], arguments["classes"], arguments["drives"]
+        )
+        arguments |= of_dataset
+        if arguments["pipeline"] is None:
+            arguments["pipeline"] = pipeline_of_dataset(self._source.transform)
         pipelines = arguments["pipeline"] = pipelines_of(arguments["pipeline"])
         self._phases = phases_of(pipelines, arguments["normalize"], epochs)
+        arguments["views"] = whole("`views`", arguments["views"])
         self._maker = maker_of(arguments, self._phases)
         class_names = names_of(arguments["classes"])
         if class_names is not None:
             arguments["classes"] = class_names
         self._per_sample = checked(arguments["per_sample"])
-        self._source = source_of(arguments["dataset"], arguments["kind"], arguments["drives"])
-        arguments["dataset"] = self._source.argument
+        self._choice = choice_of(arguments["indices"], arguments["weights"])
         self._options = options_of(arguments, class_names, OPTIONS)
         # The run of the first phase checks its own options.
         for phase in self._phases[1:]:
@@ -78,6 +86,7 @@ class Loader(Arguments):
         self._latest_iteration = LatestIteration()
         self._is_closed = False
         self._run: _ddlp.Run | None = None
+        self._dataset: Dataset | None = None
         # Whether the run was closed for another one, which then could not be opened.
         self._has_lost_run = False
         # The phase of the run.
@@ -127,8 +136,18 @@ class Loader(Arguments):
         return self._running().batches_per_epoch
 
     @property
+    def dataset(self) -> Dataset:
+        """The dataset: names, classes and labels of all its samples, also of those that `indices` leaves out."""
+        if self._dataset is None:
+            native = self._latest().dataset()
+            if native is None:
+                raise UsageError("the loader is closed: ask for its dataset before, or open it by ddlp.Dataset")
+            self._dataset = of_run(native, self._arguments)
+        return self._dataset
+
+    @property
     def samples(self) -> int:
-        """Number of samples of the dataset."""
+        """Number of samples of the dataset, also of those that `indices` leaves out."""
         return self._latest().samples
 
     @property
@@ -304,9 +323,10 @@ class Loader(Arguments):
         # With several pipelines, `_has_moved` first adapts the state to the run.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        beside, (_, samples, columns, mix) = (fields_of(self._fields), self._table), self._source
+        beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device)
+        choice = self._choice
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device, choice)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))

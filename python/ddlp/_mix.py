@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from ._arrow import ArrowTable, samples_of
+from ._arrow import ArrowTable
 from ._errors import ConfigurationError
+from ._objects import common, opened
 from ._samples import Samples
 
 
@@ -58,13 +59,14 @@ class Mix:
     def __repr__(self) -> str:
         return f"ddlp.Mix({list(self.datasets)!r}, weights={self.weights!r})"
 
-    def _members(self) -> list[tuple[str, Any, dict[str, Any] | None]]:
-        """Returns name, samples and columns of each dataset."""
+    def _members(self) -> tuple[list[tuple[str, Any, dict[str, Any] | None]], Any]:
+        """Returns name, samples and columns of each dataset, and the transform of all."""
         for dataset in self.datasets:
             if isinstance(dataset, Mix):
                 raise ConfigurationError("a ddlp.Mix cannot be part of another one: name its datasets instead")
-        of = [(dataset, None) if _is_path(dataset) else samples_of(dataset) for dataset in self.datasets]
-        return [(name, samples, columns) for name, (samples, columns) in zip(self._names, of, strict=True)]
+        of = [(dataset, None, None) if _is_path(dataset) else opened(dataset) for dataset in self.datasets]
+        members = [(name, samples, columns) for name, (samples, columns, _) in zip(self._names, of, strict=True)]
+        return members, common([transform for *_, transform in of])
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

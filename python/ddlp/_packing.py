@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import _ddlp
-from ._arrow import ArrowTable, samples_of
+from ._arrow import ArrowTable
 from ._classes import names_of
 from ._errors import ConfigurationError
 from ._mix import Mix
 from ._phases import whole
 from ._samples import Samples
-from ._source import check_kind
+from ._source import source_of
 
 Progress = Callable[[str, int, int], object]
 
@@ -95,11 +95,12 @@ def pack(
             "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "
             "(.toml) and give its path"
         )
-    check_kind(kind, source)
     names = names_of(classes)
     if names is None and classes is not None:
         raise ConfigurationError(f"`classes` is {classes!r}, but must be a list of the names of all classes")
-    samples, columns = (source, None) if isinstance(source, (str, os.PathLike)) else samples_of(source)
+    samples, columns = source, None
+    if not isinstance(source, (str, os.PathLike)):
+        _, samples, columns, *_ = source_of(source, kind, None)
     with _shown(progress) as show:
         return _ddlp.pack_dataset(samples, path, packing, show, columns, names)
 

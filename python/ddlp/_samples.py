@@ -6,7 +6,10 @@ from typing import Any, Protocol, SupportsIndex
 
 
 class Samples(Protocol):
-    """A dataset that is an object of the program: item `i` is a pair of the bytes of an image file and a label.
+    """A dataset that is an object of the program: item `i` is a pair of an image and a label.
+
+    An image is the bytes of an image file, an image of Pillow, or an array of uint8 (height x width x 3, or height x
+    width for gray); of a tensor, channels come first.
 
     Threads of the loader ask for items, several at a time, each item once per epoch. An attribute `classes` of the
     object, if there is one, names the classes. Item `i` must always be the same pair: another label ends the run. A

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from ._arrow import samples_of
 from ._errors import ConfigurationError
 from ._mix import Mix, absolute
+from ._objects import opened
 
 
 class Source(NamedTuple):
@@ -19,6 +19,8 @@ class Source(NamedTuple):
     columns: dict[str, Any] | None = None
     """Names of the columns, if the samples are a table."""
     mix: Any = None
+    transform: Any = None
+    """What the dataset itself does to an image, such as a Compose of torchvision's transforms."""
 
 
 def source_of(dataset: Any, kind: Any, drives: Any) -> Source:
@@ -35,14 +37,15 @@ def source_of(dataset: Any, kind: Any, drives: Any) -> Source:
                 "a drive opens its dataset itself, and cannot open a ddlp.Mix: describe the mix in a file (.toml), "
                 "and give the path of that file"
             )
-        return Source(dataset, mix=(dataset._members(), dataset.weights))
-    samples, columns = samples_of(dataset)
+        members, transform = dataset._members()
+        return Source(dataset, mix=(members, dataset.weights), transform=transform)
+    samples, columns, transform = opened(dataset)
     if drives:
         raise ConfigurationError(
             "drives read the samples themselves, and cannot ask a Python object for them: pack it (ddlp.pack), and "
             "give the pack's path"
         )
-    return Source(dataset, samples, columns)
+    return Source(dataset, samples, columns, transform=transform)
 
 
 def check_kind(kind: Any, dataset: Any) -> None:

@@ -4,7 +4,9 @@
 //!   `opening`: opens it. `epoch`: the iterator over an epoch; `turn`: the turn of a thread to take a batch.
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //!   `device`: batches on a GPU.
-//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
+//! - `dataset`: datasets that a program names. `choice`: which of their samples epochs have.
+//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `arrays`: decoded
+//!   images in one array. `packing`: packs these, and
 //!   files.
 //! - `per_sample`: a Python function that changes the image of each sample.
 //! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
@@ -14,8 +16,11 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod arrays;
 mod arrow;
 mod batch;
+mod choice;
+mod dataset;
 mod device;
 mod dlpack;
 mod epoch;
@@ -45,6 +50,10 @@ mod _ddlp {
     use super::array::Array;
     #[pymodule_export]
     use super::batch::Batch;
+    #[pymodule_export]
+    use super::choice::split_samples;
+    #[pymodule_export]
+    use super::dataset::OpenDataset;
     #[pymodule_export]
     use super::device::Device;
     #[pymodule_export]

@@ -1,8 +1,8 @@
 //! Packing: the function behind `ddlp.pack`.
 
-use crate::arrow::{Columns, Table};
+use crate::arrow::Columns;
+use crate::dataset::in_memory;
 use crate::errors;
-use crate::source::Sequence;
 use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
 use pyo3::prelude::*;
@@ -83,18 +83,16 @@ pub fn pack_dataset<'py>(
             written(py, &*classed(files.into(), &classes)?, &path, &options, &progress, || None)
         }
         PackSource::Object(object) => {
-            if let Some(columns) = columns {
-                let table = Arc::new(Table::open(object.bind(py), columns)?);
-                return written(py, &*classed(table, &classes)?, &path, &options, &progress, || None);
-            }
-            let sequence = Arc::new(Sequence::new(object.bind(py))?);
-            written(py, &*classed(sequence.clone(), &classes)?, &path, &options, &progress, || sequence.take_raised())
+            let mut objects = Vec::new();
+            let dataset = classed(in_memory(object.bind(py), columns, &mut objects)?, &classes)?;
+            let raised = || objects.iter().find_map(|object| object.take_raised());
+            written(py, &*dataset, &path, &options, &progress, raised)
         }
     }
 }
 
 /// Returns a dataset with the classes of these names; as it is without names.
-fn classed(dataset: Arc<dyn Dataset>, names: &[String]) -> PyResult<Arc<dyn Dataset>> {
+pub fn classed(dataset: Arc<dyn Dataset>, names: &[String]) -> PyResult<Arc<dyn Dataset>> {
     if names.is_empty() {
         return Ok(dataset);
     }

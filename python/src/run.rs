@@ -4,7 +4,9 @@
 mod figures;
 mod headspace;
 
-use crate::arrow::{Columns, Table};
+use crate::arrow::Columns;
+use crate::choice::GivenChoice;
+use crate::dataset::{Member, OpenDataset, in_memory, mixed};
 use crate::device::{self, DeviceBatch};
 use crate::epoch::Epoch;
 use crate::errors;
@@ -13,11 +15,10 @@ use crate::per_sample;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
 use ddlp_cuda::CudaTarget;
-use ddlp_host::dataset::mix::Mix;
+use ddlp_host::dataset::SampleFields;
 use ddlp_host::pixels::LABEL;
 use ddlp_host::{
-    Batch, DType, Dataset, Field, FieldKind, FieldTable, Host, Loader, LoaderError, LoaderOptions, LoaderState,
-    OpenOptions, Waiting,
+    Batch, DType, Dataset, Field, FieldKind, FieldTable, Loader, LoaderError, LoaderOptions, LoaderState, Waiting,
 };
 use figures::Figures;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -71,8 +72,14 @@ pub struct Run {
     batches_per_epoch: u32,
     /// The Python objects that are the dataset, or a part of it. The loader inside `state` reads them.
     objects: Vec<Arc<Sequence>>,
+    /// The dataset, until the run is closed.
+    dataset: Mutex<Option<Arc<dyn Dataset>>>,
+    /// Fields beside the dataset.
+    beside: SampleFields,
     /// The function that changes each sample's image. The loader inside `state` calls it.
     per_sample: Option<Arc<Py<PyAny>>>,
+    /// The function that returns the indices of an epoch. The loader inside `state` calls it.
+    indices: Option<Arc<Py<PyAny>>>,
     /// The device to which the run delivers; `None` if batches lie in host memory.
     device: Option<ddlp_cuda::Device>,
     /// Names of the classes.
@@ -91,53 +98,12 @@ pub struct Run {
     process: u32,
 }
 
-/// A dataset of a mix: its name, its path or samples, and the columns of a table.
-type Member<'py> = (String, Bound<'py, PyAny>, Option<Columns>);
-
 /// A table with fields: its name, the names of the samples, and names and cells of the columns.
 type NamedTable = (PathBuf, Vec<String>, Vec<(String, Vec<String>)>);
 
 /// Fields beside the dataset: of each its name, the type of its elements, the shape of a sample's value, and the values
 /// of all samples; or a table.
 type Beside = (Vec<(String, String, Vec<u32>, PyBackedBytes)>, Option<NamedTable>);
-
-/// Returns the dataset of a Python object, or of a table with these columns. Adds an object to `objects`.
-fn in_memory(
-    samples: &Bound<'_, PyAny>,
-    columns: Option<Columns>,
-    objects: &mut Vec<Arc<Sequence>>,
-) -> PyResult<Arc<dyn Dataset>> {
-    if let Some(columns) = columns {
-        return Ok(Arc::new(Table::open(samples, columns)?));
-    }
-    let sequence = Arc::new(Sequence::new(samples)?);
-    objects.push(sequence.clone());
-    Ok(sequence)
-}
-
-/// Opens the datasets of a mix. Adds Python objects among them to `objects`.
-fn mixed(
-    py: Python<'_>,
-    members: Vec<Member<'_>>,
-    weights: Option<Vec<f64>>,
-    (host, options): (&Host, &OpenOptions),
-    objects: &mut Vec<Arc<Sequence>>,
-) -> PyResult<Arc<dyn Dataset>> {
-    let mut datasets = Vec::with_capacity(members.len());
-    for (name, samples, columns) in members {
-        let dataset = match samples.extract::<PathBuf>() {
-            Ok(path) => {
-                let (host, options) = (host.clone(), options.clone());
-                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &options))?;
-                opened.map_err(|error| errors::exception(&error))?
-            }
-            Err(_) => in_memory(&samples, columns, objects)?,
-        };
-        datasets.push((name, dataset));
-    }
-    let mix = Mix::new(datasets, weights.as_deref()).map_err(|error| errors::configuration(error.to_string()))?;
-    Ok(Arc::new(mix))
-}
 
 /// A run's loader, unless the run is closed.
 enum RunState {
@@ -185,10 +151,11 @@ impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
     /// weights. `beside` has the fields beside it, and `per_sample` changes each image. Batches lie on `device`.
+    /// `choice` says which samples epochs have.
     #[new]
     #[pyo3(signature = (
         options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None,
-        device = None
+        device = None, choice = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -200,12 +167,19 @@ impl Run {
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
         per_sample: Option<Py<PyAny>>,
         device: Option<Py<device::Device>>,
+        choice: Option<GivenChoice>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
         let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
-        let calls_python = dataset.is_some() || mix.is_some();
+        let (mut calls_python, mut indices) = (dataset.is_some() || mix.is_some(), None);
+        if let Some(choice) = choice {
+            let (choice, function) = choice.choice()?;
+            builder = builder.choose(choice);
+            calls_python |= function.is_some();
+            indices = function;
+        }
         if let Some(dataset) = dataset {
             builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
         } else if let Some((members, weights)) = mix {
@@ -241,6 +215,8 @@ impl Run {
             fields: loader.fields().fields().map(|field| field.name.clone()).filter(|name| name != LABEL).collect(),
             note_of_classes: ddlp_host::note_of_classes(&**loader.dataset(), &how.classes, loader.fields()),
             samples: loader.dataset().len(),
+            dataset: Mutex::new(Some(loader.dataset().clone())),
+            beside: loader.fields().clone(),
             state: Arc::new(Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader))))),
             waits: Mutex::default(),
             measured_from: Mutex::default(),
@@ -255,6 +231,7 @@ impl Run {
             buffers,
             objects,
             per_sample,
+            indices,
             device,
             process: process::id(),
         })
@@ -316,6 +293,12 @@ impl Run {
         moved.map_err(|error: LoaderError| errors::exception(&error))
     }
 
+    /// Returns the dataset of the run; `None` if the run is closed.
+    fn dataset(&self) -> Option<OpenDataset> {
+        let dataset = locked(&self.dataset).clone()?;
+        Some(OpenDataset::new(dataset, self.beside.clone(), self.objects.clone()))
+    }
+
     /// Returns the position of the run as JSON: a `LoaderState`.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         errors::json(&py.detach(|| self.position()))
@@ -359,7 +342,7 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.per_sample.iter().try_for_each(|function| visit.call(&**function))?;
+        self.per_sample.iter().chain(&self.indices).try_for_each(|function| visit.call(&**function))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 
@@ -394,6 +377,7 @@ impl Run {
     fn closing(&self, state: &mut RunState) -> Option<Closing> {
         match mem::replace(state, RunState::Closed) {
             RunState::Open(loader) => {
+                *locked(&self.dataset) = None;
                 Some(Closing { loader: ManuallyDrop::into_inner(*loader), figures: self.figures.clone() })
             }
             RunState::Closed => None,

@@ -1,4 +1,5 @@
-//! Samples of a Python object: a sequence of pairs of an encoded image and a label.
+//! Samples of a Python object: a sequence of pairs of an image and a label. An image is the bytes of its file, or its
+//! pixels: an image of Pillow or an array.
 
 use crate::errors;
 use crate::labels::{self, UNKNOWN};
@@ -17,9 +18,53 @@ use std::sync::{Mutex, PoisonError};
 const ITEMS_MAX: usize = 1 << 30;
 
 thread_local! {
-    /// The item that this thread asked for last: the address of its dataset's labels, its index, and its bytes. The
+    /// The item that this thread asked for last: the address of its dataset's labels, its index, and its image. The
     /// header of a sample and the read after it then share one call of `__getitem__`.
-    static LAST: RefCell<Option<(usize, u64, PyBackedBytes)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<(usize, u64, Item)>> = const { RefCell::new(None) };
+}
+
+/// The image of an item.
+enum Item {
+    /// The bytes of an image file.
+    File(PyBackedBytes),
+    /// Three planes of this width and height.
+    Pixels((u32, u32), Vec<u8>),
+}
+
+impl Item {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::File(bytes) => bytes,
+            Self::Pixels(_, planes) => planes,
+        }
+    }
+
+    fn header(&self) -> Header {
+        let bytes = 0..self.bytes().len() as u64;
+        match self {
+            Self::File(_) => Header::file(bytes),
+            Self::Pixels(size, _) => Header::planar(*size, bytes),
+        }
+    }
+
+    /// Returns the image of an item; `None` if it is none.
+    fn of(image: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = image.py();
+        if let Ok(bytes) = image.extract::<PyBackedBytes>() {
+            return Ok(Some(Self::File(bytes)));
+        }
+        let of_bytes = PyMemoryView::from(image).ok().filter(|view| is_of_bytes(view).unwrap_or(false));
+        if let Some(view) = of_bytes {
+            return Ok(Some(Self::File(py.get_type::<PyBytes>().call1((view,))?.extract()?)));
+        }
+        let pixels = py.import("ddlp._objects")?.call_method1("pixels_of", (image,))?;
+        let Some((width, height, rows)) = pixels.extract::<Option<(u32, u32, PyBackedBytes)>>()? else {
+            return Ok(None);
+        };
+        let mut planes = Vec::with_capacity(rows.len());
+        (0..3).for_each(|channel| planes.extend(rows.iter().skip(channel).step_by(3)));
+        Ok(Some(Self::Pixels((width, height), planes)))
+    }
 }
 
 /// A Python object with `__len__` and `__getitem__`, whose items are pairs of bytes and a label.
@@ -66,7 +111,7 @@ impl Sequence {
         };
         let first = sequence.item(object.py(), 0).map_err(|error| sequence.refused_first(error))?;
         let mut hasher = blake3::Hasher::new();
-        for part in [b"ddlp python 1", sequence.name.as_bytes(), &first, &items.to_le_bytes()] {
+        for part in [b"ddlp python 1", sequence.name.as_bytes(), first.bytes(), &items.to_le_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
@@ -75,29 +120,22 @@ impl Sequence {
     }
 
     /// Asks the object for an item, and notes its label.
-    fn item(&self, py: Python<'_>, index: u64) -> PyResult<PyBackedBytes> {
+    fn item(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
         let item = self.object.bind(py).get_item(index)?;
         let wrong = |what: String, hint: &str| {
             let name = &self.name;
             PyTypeError::new_err(format!(
-                "item {index} of {name} is {what}, but must be (bytes of an image file, label){hint}"
+                "item {index} of {name} is {what}, but must be (bytes of an image file or its pixels, label){hint}"
             ))
         };
         let Ok((image, label)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
             return Err(wrong(described(&item), ""));
         };
-        let bytes = match image.extract::<PyBackedBytes>() {
-            Ok(bytes) => bytes,
-            Err(_) => PyMemoryView::from(&image)
-                .ok()
-                .filter(|view| is_of_bytes(view).unwrap_or(false))
-                .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
-                .ok_or_else(|| {
-                    let hint =
-                        ": return the bytes of the file, such as path.read_bytes(), not a path or a decoded image";
-                    wrong(format!("({}, …)", described(&image)), hint)
-                })?,
-        };
+        let item = Item::of(&image)?.ok_or_else(|| {
+            let hint = ": return the bytes of the file, such as path.read_bytes(), or the image before its transform, \
+                        as Pillow or an array of uint8 (height x width x 3) has it";
+            wrong(format!("({}, …)", described(&image)), hint)
+        })?;
         let label = label.extract::<i64>().map_err(|_| wrong(format!("(bytes, {})", described(&label)), ""))?;
         let label = labels::checked(label, self.classes.len())
             .map_err(|wrong| PyValueError::new_err(format!("the label of item {index} of {} is {wrong}", self.name)))?;
@@ -109,21 +147,31 @@ impl Sequence {
                 self.name
             )));
         }
-        Ok(bytes)
+        Ok(item)
     }
 
-    /// Passes `read` the bytes of an item: those of the thread's last call, if that was for the same item.
-    fn with_item<T>(&self, index: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
+    /// Passes `read` an item: that of the thread's last call, if that was for the same item.
+    fn with_item<T>(&self, index: u64, read: impl FnOnce(&Item) -> T) -> Result<T, ReadError> {
         let place = self.labels.as_ptr().addr();
         LAST.with_borrow_mut(|last| {
             if last.as_ref().is_none_or(|(of, item, _)| (*of, *item) != (place, index)) {
                 let asked = Python::try_attach(|py| self.item(py, index));
                 let asked = asked.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is ending")));
-                let bytes = asked.map_err(|error| self.refused(index, error))?;
-                *last = Some((place, index, bytes));
+                let item = asked.map_err(|error| self.refused(index, error))?;
+                *last = Some((place, index, item));
             }
             Ok(read(&last.as_ref().expect("set above").2))
         })
+    }
+
+    /// Returns the name of the object's type.
+    pub fn type_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether every label is known without reading an item.
+    pub fn knows_labels(&self) -> bool {
+        self.labels.iter().all(|label| label.load(Ordering::Relaxed) != UNKNOWN)
     }
 
     /// Takes what the object has raised last.
@@ -237,13 +285,13 @@ impl Dataset for Sequence {
     }
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
-        self.with_item(index, |bytes| Header::file(0..bytes.len() as u64))
+        self.with_item(index, Item::header)
     }
 
     fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        let copied = self.with_item(index, |bytes| {
+        let copied = self.with_item(index, |item| {
             let start = usize::try_from(offset).ok()?;
-            out.copy_from_slice(bytes.get(start..start.checked_add(out.len())?)?);
+            out.copy_from_slice(item.bytes().get(start..start.checked_add(out.len())?)?);
             Some(())
         })?;
         copied.ok_or_else(|| {

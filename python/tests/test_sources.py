@@ -93,12 +93,12 @@ def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
     [
         (3, "item 0 of .* is a int, but must be"),
         ("photo.jpg", "a str"),
-        (("photo.jpg", 3), "is .a str, …., but must be"),
+        (({"path": "photo.jpg"}, 3), "is .a dict, …., but must be"),
         ((b"photo", "cat"), "is .bytes, a str., but must be"),
         ((b"photo", -1), "is -1, but labels lie between 0 and"),
         (
-            (numpy.zeros((8, 8, 3), "uint8"), 0),
-            r"is .a numpy.ndarray of shape .8, 8, 3., …., .*, such as path.read_bytes.*, not a path or a decoded",
+            (numpy.zeros((8, 8, 3), "float32"), 0),
+            r"is .a numpy.ndarray of shape .8, 8, 3., …., .*, such as path.read_bytes.*, or the image before its",
         ),
         ((numpy.zeros(9, "float32"), 0), r"is .a numpy.ndarray of shape .9,., …., but must be"),
     ],

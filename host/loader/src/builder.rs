@@ -3,6 +3,7 @@
 use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
 use crate::options::LoaderOptions;
+use crate::order::Choice;
 use crate::per_sample::PerSample;
 use ddlp_dataset::{Dataset, FieldTable};
 use ddlp_driver::Host;
@@ -23,6 +24,7 @@ pub struct LoaderBuilder {
     pub(crate) host: Option<Host>,
     pub(crate) target: Option<ChosenTarget>,
     pub(crate) per_sample: Option<PerSample>,
+    pub(crate) choice: Choice,
     pub(crate) given_up: Arc<AtomicBool>,
 }
 
@@ -95,6 +97,12 @@ impl LoaderBuilder {
     /// [`LoaderOptions::host_nqn`].
     pub fn host(mut self, host: Host) -> Self {
         self.host = Some(host);
+        self
+    }
+
+    /// Chooses the samples of an epoch. States and plans know the choice by digests.
+    pub fn choose(mut self, choice: Choice) -> Self {
+        self.choice = choice;
         self
     }
 

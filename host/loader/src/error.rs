@@ -222,7 +222,10 @@ impl LoaderError {
 
     /// Returns the error for an epoch's order for which the system refuses memory.
     pub(crate) fn of_order(source: std::io::Error) -> Self {
-        Self::System { what: "memory for an epoch's order", source }
+        match source.kind() {
+            std::io::ErrorKind::InvalidInput => Self::Options(source.to_string()),
+            _ => Self::System { what: "memory for an epoch's order", source },
+        }
     }
 }
 

@@ -128,7 +128,7 @@ pub use max_corrupt::MaxCorrupt;
 pub use mixing::BatchMix;
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_drive_pack};
 pub use options::{BUFFERS_MAX, LoaderOptions};
-pub use order::{LastBatch, Portion};
+pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split};
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;

@@ -228,7 +228,8 @@ impl Loader {
         let task = &self.engine.task;
         let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
         let programs = task.buckets.iter().map(|bucket| &bucket.program);
-        let plan = Plan::empty(order, programs, &identity, &task.cut, task.walks.portions(), self.batches);
+        let recorded = (task.walks.portions(), &self.fresh.choice);
+        let plan = Plan::empty(order, programs, &identity, &task.cut, recorded, self.batches);
         Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }
 
@@ -283,7 +284,7 @@ impl Loader {
             return Ok(());
         }
         let first_epoch = self.engine.lock().schedule.current_epoch().unwrap_or(self.epochs);
-        self.engine.prepare_order(first_epoch)?;
+        self.engine.prepare_orders(first_epoch)?;
         self.engine.lock().recorder.start();
         let drives = self.waiting.drain(..);
         self.running.start(&self.engine, drives, &self.desks, self.threads, &self.cores)

@@ -82,7 +82,8 @@ mod tests {
     use crate::order::LastBatch;
 
     fn cut(samples: u64, world: u64) -> EpochCut {
-        EpochCut { samples, batch: 64, last: LastBatch::Short, rank: 0, world, buckets: None }
+        let last = LastBatch::Short;
+        EpochCut { samples, batch: 64, last, rank: 0, world, repeats: 1, views: 1, buckets: None }
     }
 
     #[test]

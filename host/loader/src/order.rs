@@ -1,14 +1,20 @@
 //! The order of samples: global, and determined by the seed and the epoch alone.
 //!
-//! The samples of an epoch ([`walks`]) are cut into global batches. Each step takes one global batch, and each rank
-//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
+//! The samples of an epoch ([`walks`]), all of the dataset or a [`choice`], are cut into global batches. Each step
+//! takes one global batch, and each rank prepares its share of that batch. So the global batches do not depend on the
+//! number of ranks.
 //!
 //! If a run has [`buckets`], each global batch has samples of one of them.
 
 mod buckets;
+mod choice;
+mod split;
 mod walks;
 
 pub(crate) use buckets::{BUCKETS_MAX, Buckets};
+pub use choice::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, Weights};
+pub(crate) use choice::{Chosen, Copies, read_indices};
+pub use split::split;
 pub use walks::Portion;
 pub(crate) use walks::{Walks, described, portions_of};
 
@@ -51,6 +57,10 @@ pub struct EpochCut {
     pub rank: u64,
     /// Number of ranks.
     pub world: u64,
+    /// Copies of a sample in an epoch, one after the other. If there are several, each rank gets another one.
+    pub repeats: u64,
+    /// Draws of each sample in its batch. Samples are counted without them.
+    pub views: u64,
     /// Buckets of the samples; `None` if all batches have images of one size.
     pub buckets: Option<Arc<Buckets>>,
 }
@@ -83,13 +93,13 @@ impl EpochCut {
         self.last == LastBatch::Short && self.batches() > 1 && !samples.is_multiple_of(self.batch)
     }
 
-    /// Returns the largest share of a batch that one rank gets.
+    /// Returns the rows of the largest share of a batch that one rank gets.
     pub fn rows(&self) -> usize {
         let buckets = self.buckets.as_ref().map_or(1, |buckets| buckets.samples().len());
         (0..buckets).map(|bucket| self.rows_of(bucket)).max().unwrap_or(0)
     }
 
-    /// Returns the largest share that one rank gets of a batch of this bucket.
+    /// Returns the rows of the largest share that one rank gets of a batch of this bucket.
     pub fn rows_of(&self, bucket: usize) -> usize {
         let samples = self.buckets.as_ref().map_or(self.samples, |buckets| buckets.samples()[bucket]);
         let batch = match self.last {
@@ -98,7 +108,7 @@ impl EpochCut {
             LastBatch::Short => self.batch.min(samples),
             LastBatch::Drop | LastBatch::Pad => self.batch,
         };
-        usize::try_from(batch.div_ceil(self.world)).unwrap_or(usize::MAX)
+        usize::try_from(batch.div_ceil(self.world) * self.views).unwrap_or(usize::MAX)
     }
 
     /// Returns the samples from which a global batch is cut, and its number among the batches of these samples.
@@ -113,7 +123,7 @@ impl EpochCut {
     }
 
     /// Returns the positions in the epoch's order that form this rank's share of global batch `batch`. Positions past
-    /// the end wrap (padding).
+    /// the end wrap (padding). If samples repeat, ranks take turns, so that each gets another copy of a sample.
     fn share(&self, batch: u32) -> impl Iterator<Item = u64> {
         let (Section { first, samples }, number) = self.section(batch);
         let start = number * self.batch;
@@ -122,7 +132,12 @@ impl EpochCut {
             LastBatch::Drop | LastBatch::Pad => self.batch,
         };
         let part = |rank: u64| start + (u128::from(size) * u128::from(rank) / u128::from(self.world)) as u64;
-        (part(self.rank)..part(self.rank + 1)).map(move |at| first + at % samples)
+        let (positions, step) = if self.repeats > 1 {
+            (start + self.rank..start + size, self.world)
+        } else {
+            (part(self.rank)..part(self.rank + 1), 1)
+        };
+        positions.step_by(step as usize).map(move |at| first + at % samples)
     }
 }
 
@@ -130,23 +145,29 @@ impl EpochCut {
 #[derive(Debug)]
 pub struct EpochOrder {
     cut: EpochCut,
+    /// Ids of the first views.
     ids: Vec<u64>,
+    /// Samples of the dataset, by which the id of a sample's next view is greater.
+    dataset: u64,
 }
 
 impl EpochOrder {
-    /// Makes the order of an epoch. Fails if the system refuses memory.
+    /// Makes the order of an epoch. Fails if the system refuses memory, or (`InvalidInput`) the program's function does
+    /// not name the epoch's samples.
     pub fn new(walks: &Walks, epoch: u32, cut: EpochCut) -> io::Result<Self> {
         let ids = walks.sample_ids(epoch)?;
         let ids = match &cut.buckets {
             Some(buckets) => buckets.sorted(&ids)?,
             None => ids,
         };
-        Ok(Self { cut, ids })
+        Ok(Self { cut, ids, dataset: walks.copies().dataset })
     }
 
-    /// Returns the sample ids of this rank's share of global batch `batch`.
+    /// Returns the sample ids of this rank's share of global batch `batch`: those of the first views, of the second
+    /// ones, and so on.
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
-        self.cut.share(batch).map(|at| self.ids[at as usize]).collect()
+        let view = |view: u64| self.cut.share(batch).map(move |at| self.ids[at as usize] + view * self.dataset);
+        (0..self.cut.views).flat_map(view).collect()
     }
 }
 
@@ -154,7 +175,8 @@ impl EpochOrder {
 pub(crate) struct Orders {
     walks: Arc<Walks>,
     cut: EpochCut,
-    made: Vec<(u32, Arc<EpochOrder>)>,
+    /// The order of an epoch, or why the program's function does not give one.
+    made: Vec<(u32, Result<Arc<EpochOrder>, String>)>,
 }
 
 impl Orders {
@@ -162,26 +184,31 @@ impl Orders {
         Self { walks, cut, made: Vec::new() }
     }
 
-    /// Returns whether the order of this epoch is known.
+    /// Returns whether the order of this epoch is known, or that there is none.
     pub fn has(&self, epoch: u32) -> bool {
         self.made.iter().any(|(number, _)| *number == epoch)
     }
 
-    /// Keeps an order, and drops the orders of epochs before `current`.
-    pub fn keep(&mut self, epoch: u32, order: Arc<EpochOrder>, current: Option<u32>) {
+    /// Keeps an order, or why there is none, and drops the orders of epochs before `current`.
+    pub fn keep(&mut self, epoch: u32, order: Result<Arc<EpochOrder>, String>, current: Option<u32>) {
         let current = current.unwrap_or(epoch);
         self.made.retain(|(number, _)| *number >= current && *number != epoch);
         self.made.push((epoch, order));
     }
 
     /// Returns the sample ids of this rank's share of a batch. Makes the epoch's order only if the prongs are a whole
-    /// epoch ahead of the consumer. Fails if the system refuses memory for the order.
+    /// epoch ahead of the consumer, and never by a function of the program, which may wait for the lock that the caller
+    /// holds. Fails if the system refuses memory for the order, or (`InvalidInput`) the function gave none.
     pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> io::Result<Vec<u64>> {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
+            let order = order.as_ref().map_err(|said| io::Error::new(io::ErrorKind::InvalidInput, said.clone()))?;
             return Ok(order.sample_ids(id.batch));
         }
+        if self.walks.calls_program() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let order = Arc::new(EpochOrder::new(&self.walks, id.epoch, self.cut.clone())?);
-        self.keep(id.epoch, order.clone(), current);
+        self.keep(id.epoch, Ok(order.clone()), current);
         Ok(order.sample_ids(id.batch))
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
-//! epochs, of version 3, which lack the portions of a mix, and of version 4, which have one pipeline, can still be
-//! read: runs of the first two shuffle, no run of the first three has a mix, and none of the four has buckets. Epochs
-//! and batches count from 0.
+//! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, and of version 5,
+//! which lack the choice of samples, can still be read: runs of the first two shuffle, no run of the first three has a
+//! mix, none of the first four has buckets, and none of the five chooses samples. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -13,7 +13,7 @@ mod record;
 
 pub(crate) use record::PlanRecord;
 
-use crate::order::{EpochCut, LastBatch, Portion, described};
+use crate::order::{ChoiceRecord, EpochCut, LastBatch, Portion, described};
 use crate::schedule::{PlanEpoch, Strategy};
 use bincode::error::DecodeError;
 use ddlp_csd::program::{CorruptPolicy, Program};
@@ -28,7 +28,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -69,12 +69,17 @@ pub struct PlannedRun {
     pub shuffle: bool,
     /// What an epoch takes of each part of a mix; empty for any other dataset, and before version 4.
     pub portions: Vec<Portion>,
+    /// Which samples of the dataset an epoch has; recorded since version 6.
+    #[serde(default)]
+    pub choice: ChoiceRecord,
 }
 
 /// What all versions have: the fields of [`Plan`] but the last.
 type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 /// The fields of [`PlannedRun`] in version 2. Version 3 adds whether the run shuffles its epochs.
 type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
+/// The fields of [`PlannedRun`] in version 5.
+type FifthRun = (Strategy, LastBatch, u32, u32, Vec<Pipeline>, CorruptPolicy, bool, Vec<Portion>);
 /// The fields of [`PlannedRun`] in version 4.
 type FourthRun = (SecondRun, bool, Vec<Portion>);
 
@@ -173,15 +178,12 @@ impl Plan {
     }
 
     fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
-        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle, portions| PlannedRun {
-            strategy,
-            last,
-            rank,
-            world,
-            pipelines: vec![pipeline],
-            policy,
-            shuffle,
-            portions,
+        let of_fifth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions): FifthRun| {
+            let choice = ChoiceRecord::default();
+            PlannedRun { strategy, last, rank, world, pipelines, policy, shuffle, portions, choice }
+        };
+        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle, portions| {
+            of_fifth((strategy, last, rank, world, vec![pipeline], policy, shuffle, portions))
         };
         let (first, run, used): (FirstBody, Option<PlannedRun>, usize) = match version {
             1 => {
@@ -200,6 +202,10 @@ impl Plan {
                 let ((first, run), used): ((_, Option<FourthRun>), _) = decoded(body)?;
                 (first, run.map(|(run, shuffle, portions)| earlier(run, shuffle, portions)), used)
             }
+            5 => {
+                let ((first, run), used): ((_, Option<FifthRun>), _) = decoded(body)?;
+                (first, run.map(of_fifth), used)
+            }
             _ => return decoded(body),
         };
         let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
@@ -217,7 +223,7 @@ impl Plan {
         programs: impl Iterator<Item = &'p Program>,
         dataset: &Identity,
         cut: &EpochCut,
-        portions: &[Portion],
+        (portions, choice): (&[Portion], &ChoiceRecord),
         batches: u32,
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
@@ -239,6 +245,7 @@ impl Plan {
                 pipelines: programs.iter().map(|program| program.pipeline.clone()).collect(),
                 shuffle,
                 portions: portions.to_vec(),
+                choice: choice.clone(),
             }),
         }
     }
@@ -258,6 +265,13 @@ impl Plan {
             ("batches per epoch", self.batches.to_string(), run.batches.to_string()),
         ];
         for (field, recorded, actual) in fields {
+            if recorded != actual {
+                return Err(PlanError::OtherRun { field, recorded, actual });
+            }
+        }
+        let all = ChoiceRecord::default();
+        let choices = [self, run].map(|plan| plan.run.as_ref().map_or(&all, |run| &run.choice));
+        for (field, recorded, actual) in choices[0].compared(choices[1]) {
             if recorded != actual {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }

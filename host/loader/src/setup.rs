@@ -12,7 +12,9 @@ use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
 use crate::opening::open_dataset_with;
 use crate::options::LoaderOptions;
-use crate::order::{Buckets, EpochCut, Portion, Walks, portions_of};
+use crate::order::{
+    Buckets, ChoiceRecord, Chosen, Copies, EpochCut, Indices, Portion, Walks, portions_of, read_indices,
+};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
@@ -127,8 +129,9 @@ impl RunSetup {
         if !options.class_names.is_empty() {
             dataset = classes::given(own_classes, dataset, &beside, &options.class_names)?;
         }
+        let (chosen, choice) = chosen_of(builder, &*dataset, &beside)?;
         let mut sizes = sizes_of(builder, &*dataset)?;
-        let (walks, cut) = epochs_of(options, &*dataset, &shapes, &sizes)?;
+        let (walks, cut) = epochs_of(options, &*dataset, chosen, &shapes, &sizes)?;
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
         let slot_bytes = slot_bytes(&cut, &shapes)?;
         let mixing = Mixing::new(options, beside.classes().unwrap_or_else(|| dataset.classes()))?;
@@ -155,6 +158,7 @@ impl RunSetup {
             epochs: options.epochs,
             epoch_samples: cut.samples,
             portions: walks.portions().to_vec(),
+            choice,
             batch_size: cut.batch,
             last: cut.last,
             strategy: options.strategy,
@@ -258,7 +262,7 @@ impl RunSetup {
                 self.buckets.iter().map(|bucket| &bucket.program),
                 &dataset,
                 &self.cut,
-                self.walks.portions(),
+                (self.walks.portions(), &self.fresh.choice),
                 self.batches,
             );
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
@@ -412,14 +416,73 @@ impl RunSetup {
     }
 }
 
+/// Checks the choice of samples, and returns it with what states record of it.
+fn chosen_of(
+    builder: &LoaderBuilder,
+    dataset: &dyn Dataset,
+    beside: &SampleFields,
+) -> Result<(Chosen, ChoiceRecord), LoaderError> {
+    let (mut choice, options) = (builder.choice.clone(), &builder.options);
+    if let (None, Some(file)) = (&choice.indices, &options.indices) {
+        let indices = read_indices(file).map_err(|said| LoaderError::Options(format!("`indices`: {said}")))?;
+        choice.indices = Some(Indices::Fixed(indices.into()));
+    }
+    let is_mix = !dataset.parts().is_empty();
+    let refusals = [
+        (
+            is_mix && (choice.indices.is_some() || choice.weights.is_some()),
+            "`indices` and `weights` cannot be used with a mix, which has weights of its own: choose samples of one \
+             dataset",
+        ),
+        (
+            choice.weights.is_some() && !options.shuffle,
+            "`weights` draw the samples of an epoch at random, but `shuffle` is false: leave one of them out",
+        ),
+        (
+            choice.indices.is_some() && options.policy == CorruptPolicy::Replace,
+            "`policy` is \"replace\", and might replace a corrupt sample by one that `indices` leaves out: choose \
+             \"skip\", or leave corrupt samples out of `indices`",
+        ),
+        (
+            options.views > 1 && options.policy != CorruptPolicy::Fail,
+            "`policy` must be \"fail\" with several `views`, since a view of a corrupt sample would be missing or be \
+             that of another sample: leave corrupt samples out by `indices`",
+        ),
+        (
+            options.views > 1 && (options.mixup > 0.0 || options.cutmix > 0.0),
+            "`mixup` and `cutmix` mix the samples of a batch, which has each of them several times under `views`: \
+             leave `views` out, or mix the batches yourself",
+        ),
+    ];
+    if let Some((_, message)) = refusals.iter().find(|(is_refused, _)| *is_refused) {
+        return Err(LoaderError::Options((*message).into()));
+    }
+    let label = |index| match beside.position(LABEL) {
+        Some(at) => i64::from_ne_bytes(beside.value(at, index).try_into().expect("a label is one int64")),
+        None => dataset.label(index).into(),
+    };
+    let classes = beside.classes().unwrap_or_else(|| dataset.classes()).len();
+    let copies = Copies { dataset: dataset.len(), repeats: options.repeats.into(), views: options.views.into() };
+    let chosen = Chosen::new(&choice, copies, classes, label).map_err(LoaderError::of_order)?;
+    if options.buckets.len() > 1 && chosen.is_of_epoch() {
+        let message = "several pipelines (`buckets`) cannot be used with `weights`, `repeats`, or a function as \
+                       `indices`: which samples an epoch takes differs from epoch to epoch, and so would the number of \
+                       batches";
+        return Err(LoaderError::Options(message.into()));
+    }
+    let record = chosen.record.clone();
+    Ok((chosen, record))
+}
+
 /// Returns the samples of every epoch, and how an epoch is cut into batches.
 fn epochs_of(
     options: &LoaderOptions,
     dataset: &dyn Dataset,
+    chosen: Chosen,
     shapes: &[Shape],
     sizes: &[ImageSize],
 ) -> Result<(Arc<Walks>, EpochCut), LoaderError> {
-    let samples = options.epoch_samples.unwrap_or(dataset.len());
+    let samples = options.epoch_samples.unwrap_or(chosen.count);
     if samples == 0 || dataset.is_empty() {
         return Err(LoaderError::Options("the epoch has no samples".into()));
     }
@@ -434,10 +497,11 @@ fn epochs_of(
     let (batch, last) = (options.batch_size as u64, options.last);
     let buckets = match shapes {
         [_] => None,
-        shapes => Some(Arc::new(Buckets::new(sizes, samples, shapes, batch, last))),
+        shapes => Some(Arc::new(Buckets::new(sizes, chosen.first(samples), shapes, batch, last))),
     };
     let (rank, world) = (u64::from(options.rank), u64::from(options.world_size));
-    let cut = EpochCut { samples, batch, last, rank, world, buckets };
+    let (repeats, views) = (chosen.copies.repeats, chosen.copies.views);
+    let cut = EpochCut { samples, batch, last, rank, world, repeats, views, buckets };
     if cut.batches() == 0 {
         let of = if cut.buckets.is_some() { " of one bucket" } else { "" };
         return Err(LoaderError::Options(format!(
@@ -446,9 +510,10 @@ fn epochs_of(
     }
     let seed = options.shuffle.then_some(options.seed);
     let walks = if parts.is_empty() {
-        Walks::plain(seed, samples)
+        Walks::plain(seed, samples, chosen)
     } else {
-        Walks::of_mix(seed, portions_of(&parts, samples).map_err(LoaderError::Options)?)
+        let portions = portions_of(&parts, samples.div_ceil(repeats)).map_err(LoaderError::Options)?;
+        Walks::of_mix(seed, samples, portions, chosen.copies)
     };
     Ok((Arc::new(walks), cut))
 }

@@ -3,7 +3,7 @@
 //!
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
-use crate::order::{LastBatch, Portion, described};
+use crate::order::{ChoiceRecord, LastBatch, Portion, described};
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::beginnings;
@@ -42,6 +42,9 @@ pub struct LoaderState {
     /// What an epoch takes of each part of a mix; empty for any other dataset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portions: Vec<Portion>,
+    /// Which samples of the dataset an epoch has.
+    #[serde(default, skip_serializing_if = "ChoiceRecord::is_default")]
+    pub choice: ChoiceRecord,
     /// Samples of a global batch.
     pub batch_size: u64,
     /// Treatment of the last batch.
@@ -213,6 +216,7 @@ impl LoaderState {
             ("corrupt-sample policy", policy(self.policy), policy(fresh.policy)),
         ];
         let differing = fields.into_iter().filter_map(|(field, saved, actual)| Some((field, saved?, actual?)));
+        let differing = self.choice.compared(&fresh.choice).into_iter().chain(differing);
         differing
             .filter(|(_, saved, actual)| saved != actual)
             .map(|(field, saved, actual)| Difference { field, saved, actual })

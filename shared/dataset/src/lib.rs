@@ -277,8 +277,8 @@ pub trait Dataset: Send + Sync {
     /// Returns the digest by which host and drive find out whether they have the same dataset.
     fn identity(&self) -> Identity;
 
-    /// Returns the kind of the source: `"folder"`, `"list"`, `"pack"`, `"cifar"` or `"tar"`; a source of another crate
-    /// has a word of its own.
+    /// Returns the kind of the source: `"folder"`, `"list"`, `"files"`, `"pack"`, `"cifar"` or `"tar"`; a source of
+    /// another crate has a word of its own.
     fn kind(&self) -> &'static str;
 
     /// Returns the decoders that the samples need, as far as names and records tell. Reads no sample; samples may need

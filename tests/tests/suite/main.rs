@@ -8,6 +8,7 @@ mod batches;
 mod bench;
 mod buckets;
 mod canvases;
+mod choice;
 mod contract;
 mod corrupt;
 mod digests;

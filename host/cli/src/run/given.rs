@@ -42,9 +42,9 @@ impl Given {
         self.texts("drives").filter_map(|drive| drive.parse().ok()).collect()
     }
 
-    /// Returns the file of fields.
-    pub fn fields(&self) -> Option<&Path> {
-        self.loader.get("fields").and_then(Value::as_str).map(Path::new)
+    /// Returns the file that an option names.
+    pub fn file(&self, option: &str) -> Option<&Path> {
+        self.loader.get(option).and_then(Value::as_str).map(Path::new)
     }
 
     /// Returns the cores of the CPU prong.

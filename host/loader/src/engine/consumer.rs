@@ -13,9 +13,14 @@ use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
 use ddlp_dataset::{Drawn, SampleError, SampleReader, StoredAt};
 use ddlp_pixels::{CompiledPipeline, CorruptReason, LABEL, Preparer, SIZE};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
+
+/// Epochs for which the program's function is called ahead. Prongs work on two epochs, of which the first one may have
+/// a single batch: when that batch is delivered, the third epoch has to be known.
+const PROGRAM_AHEAD: usize = 3;
 
 /// What the consumer keeps entirely, buffers or slots, and how many of them there are.
 pub(crate) enum KeptPlaces {
@@ -93,7 +98,7 @@ impl Engine {
             self.lock().recorder.warned(warned);
         }
         // If memory is refused now, the prong that needs the order tries again.
-        let _ = self.prepare_order(batch.epoch() + 1);
+        let _ = self.prepare_orders(batch.epoch() + 1);
     }
 
     /// Looks up the names of a batch's corrupt samples, and the values of the fields that the host fills. Fails on a
@@ -208,14 +213,22 @@ impl Engine {
         }
     }
 
-    /// Makes the order of an epoch from which prongs will claim, unless it exists. Fails if the system refuses memory.
-    pub fn prepare_order(&self, epoch: u32) -> Result<(), LoaderError> {
-        if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
-            let order =
-                EpochOrder::new(&self.task.walks, epoch, self.task.cut.clone()).map_err(LoaderError::of_order)?;
-            let order = Arc::new(order);
+    /// Makes the order of an epoch from which prongs will claim, unless it exists, and further ones if prongs cannot
+    /// make them. Fails if the system refuses memory, or the program's function does not name the samples of `epoch`.
+    pub fn prepare_orders(&self, epoch: u32) -> Result<(), LoaderError> {
+        let ahead = if self.task.walks.calls_program() { PROGRAM_AHEAD } else { 1 };
+        for wanted in (epoch..self.task.epochs).take(ahead) {
+            if self.lock().orders.has(wanted) {
+                continue;
+            }
+            let made = match EpochOrder::new(&self.task.walks, wanted, self.task.cut.clone()) {
+                Ok(order) => Ok(Arc::new(order)),
+                // The run ends when it comes to that epoch.
+                Err(error) if error.kind() == ErrorKind::InvalidInput && wanted > epoch => Err(error.to_string()),
+                Err(error) => return Err(LoaderError::of_order(error)),
+            };
             let core = &mut *self.lock();
-            core.orders.keep(epoch, order, core.schedule.current_epoch());
+            core.orders.keep(wanted, made, core.schedule.current_epoch());
         }
         Ok(())
     }

@@ -20,6 +20,8 @@ impl LoaderState {
             "policy": self.policy.map(word),
             "last": word(self.last),
             "epoch_samples": self.epoch_samples,
+            "repeats": self.choice.repeats,
+            "views": self.choice.views,
         }))
     }
 }
@@ -41,6 +43,8 @@ impl Plan {
             "policy": run.map(|run| word(run.policy)),
             "last": run.map(|run| word(run.last)),
             "epoch_samples": self.epoch_samples,
+            "repeats": run.map(|run| run.choice.repeats),
+            "views": run.map(|run| run.choice.views),
             "rank": run.map(|run| run.rank),
             "world_size": run.map(|run| run.world),
         }))
@@ -63,7 +67,7 @@ fn known(options: Value) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::options::{LoaderOptions, OptionDef, Recorded};
-    use crate::order::LastBatch;
+    use crate::order::{ChoiceRecord, LastBatch};
     use crate::plan::PlannedRun;
     use crate::schedule::{PlanEpoch, Strategy};
     use ddlp_csd::program::CorruptPolicy;
@@ -96,6 +100,7 @@ mod tests {
             epochs: 3,
             epoch_samples: 100,
             portions: Vec::new(),
+            choice: ChoiceRecord::default(),
             batch_size: 32,
             last: LastBatch::Drop,
             strategy: Strategy::Mte,
@@ -122,6 +127,7 @@ mod tests {
                 policy: CorruptPolicy::Skip,
                 shuffle: false,
                 portions: Vec::new(),
+                choice: ChoiceRecord::default(),
             }),
             ..Plan::default()
         };

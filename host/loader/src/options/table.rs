@@ -27,6 +27,8 @@ pub const BUFFERS_MAX: u16 = 4096;
 const DEPTH_MAX: u64 = 32;
 /// Most classes of mixed labels. Each label has a number for each class.
 const CLASSES_MAX: u64 = 1 << 20;
+/// Most copies of a sample.
+const COPIES_MAX: u64 = 256;
 const U32_MAX: u64 = u32::MAX as u64;
 
 /// Returns whether a number is a time above 0.
@@ -58,13 +60,16 @@ options! {
         /// these (.toml); or the address of a drive that holds a pack. That drive then also prepares batches, unless
         /// the strategy is "cpu" or `drives` names others.
         dataset: Option<PathBuf> = None, "none, it must be given" => values(Path("a path, or the address of a drive"))
-            .python("str | os.PathLike[str] | _samples.Samples | _arrow.ArrowTable | _mix.Mix")
+            .python("\
+                str | os.PathLike[str] | _samples.Samples | _arrow.ArrowTable | _mix.Mix | _dataset.Dataset | \
+                Sequence[tuple[Any, Any]]")
             .python_doc("\
                 Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the \
-                address of a drive that holds a pack; an object whose items are pairs of the bytes of an image file \
-                and a label, or a table in Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of \
-                Hugging Face), which the CPU alone prepares. A ddlp.Mix, or a file (.toml) that describes one, has \
-                several of these.")
+                address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as \
+                a dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a \
+                table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and \
+                tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what \
+                it was made of.")
             .python_default("").taken(ByLoader);
         /// Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and images.
         kind: Option<Kind> = None, "as the path and its contents say" => names(&[
@@ -119,14 +124,15 @@ options! {
                 Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file. If repeated, each \
                 batch has samples of one bucket: those that go through one of the pipelines, whose images have the \
                 nearest aspect ratio and size.")
-            .python("_phases.Pipelines | Mapping[int, _phases.Pipelines]")
-            .python_value("_pipeline.imagenet_train(224)").python_doc("\
+            .python("_phases.Pipelines | Mapping[int, _phases.Pipelines] | None")
+            .python_value("None").python_doc("\
                 What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a \
                 built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another \
                 size, and a batch has images of one size. A sample belongs to the pipeline whose images have the \
                 nearest aspect ratio; among several of these, to the one with the largest images that have no more \
                 pixels than the sample. A dict maps an epoch to what applies from that epoch on, such as \
                 ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``.")
+            .python_default("the transform of a dataset of torchvision, if it has one, else ddlp.imagenet_train(224)")
             .taken(ByLoader);
         /// Pipelines of buckets, in place of `pipeline`, at most 32. Each makes images of another size. A batch has
         /// samples of one bucket. A sample belongs to the bucket whose images have the nearest aspect ratio; among
@@ -186,6 +192,31 @@ options! {
         /// samples, from where the epoch before stopped.
         epoch_samples: Option<u64> = None, "as many as the dataset has" => whole(1, U32_MAX)
             .recorded().flag("N").flag_alias("samples");
+        /// File with the indices of an epoch's samples: whole numbers, one a line, or an array of NumPy (.npy) of int64
+        /// or int32. Samples are numbered from 0, in the order of the dataset. An index that occurs several times has
+        /// draws of its own each time.
+        indices: Option<PathBuf> = None, "all samples" => values(Path("the path of a file of indices"))
+            .flag("FILE")
+            .python("Sequence[int] | Callable[[int], Any] | str | os.PathLike[str] | Any | None")
+            .python_doc("\
+                The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`, or the path \
+                of a file of them (.npy, or a text with a number in each line). An index that occurs several times has \
+                random choices of its own each time. Or a function that returns those of an epoch, as many for each: \
+                ``indices(epoch)``. It must return the same for the same epoch, and may be called three epochs ahead. \
+                With ``shuffle=False``, samples come in this order. A state knows the indices, and a function by those \
+                of epoch 0.")
+            .taken(By("_choice.file_of"));
+        /// How many times in succession each sample of an epoch occurs, with draws of its own each time; several ranks
+        /// take turns at them, as by torchvision's RASampler. An epoch is as long as without `repeats`, and so has
+        /// fewer different samples.
+        repeats: u32 = 1 => whole(1, COPIES_MAX).recorded().flag("N");
+        /// Draws of each sample in its batch, for contrastive learning. A rank's rows are the first draws of all
+        /// samples, then the second ones, and so on. `batch_size` and `epoch_samples` count each sample once.
+        views: u32 = 1 => whole(1, COPIES_MAX).recorded().flag("N")
+            .python_doc("\
+                Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two \
+                arrays, one of the first versions and one of the second ones; labels, other fields and ids come once. \
+                `batch_size` and `epoch_samples` count each sample once.");
     }
 
     Batches {

@@ -22,13 +22,19 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Puts each of the first `samples` samples into the bucket whose images fit it best: those of the nearest aspect
+    /// Puts each of the samples with these ids into the bucket whose images fit it best: those of the nearest aspect
     /// ratio and, among these, the largest that are not larger than the sample, or the smallest. The batches of all
     /// buckets are spread evenly over the epoch.
-    pub fn new(sizes: &[ImageSize], samples: u64, shapes: &[Shape], batch: u64, last: LastBatch) -> Self {
+    pub fn new(
+        sizes: &[ImageSize],
+        ids: impl Iterator<Item = u64>,
+        shapes: &[Shape],
+        batch: u64,
+        last: LastBatch,
+    ) -> Self {
         let of_sample: Vec<u8> = sizes.iter().map(|&size| nearest(size, shapes) as u8).collect();
         let mut counts = vec![0u64; shapes.len()];
-        for id in 0..samples {
+        for id in ids {
             counts[usize::from(of_sample[(id % sizes.len() as u64) as usize])] += 1;
         }
         let batches = spread(counts.iter().map(|&count| last.batches(count, batch)));
@@ -185,9 +191,9 @@ mod tests {
     fn each_bucket_has_its_own_last_batch() {
         let sizes = [(100, 100), (200, 100), (100, 100), (100, 100), (200, 100)];
         let shapes = [(64, 64), (64, 32)].map(shape);
-        let batches = |last| Buckets::new(&sizes, 5, &shapes, 2, last).batches();
+        let batches = |last| Buckets::new(&sizes, 0..5, &shapes, 2, last).batches();
         assert_eq!([LastBatch::Short, LastBatch::Pad, LastBatch::Drop].map(batches), [3, 3, 2]);
-        let buckets = Buckets::new(&sizes, 7, &shapes, 2, LastBatch::Short);
+        let buckets = Buckets::new(&sizes, 0..7, &shapes, 2, LastBatch::Short);
         assert_eq!(buckets.samples(), [4, 3], "samples 0 and 1 occur twice");
         assert_eq!(buckets.sorted(&[6, 0, 4, 5, 1, 3, 2]).unwrap(), [0, 5, 3, 2, 6, 4, 1]);
     }

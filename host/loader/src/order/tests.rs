@@ -2,11 +2,17 @@ use super::*;
 use proptest::prelude::*;
 
 fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
-    EpochCut { samples, batch, last, rank: 0, world: 1, buckets: None }
+    EpochCut { samples, batch, last, rank: 0, world: 1, repeats: 1, views: 1, buckets: None }
+}
+
+/// Walks over a dataset of this many samples.
+fn all(seed: Option<u64>, samples: u64) -> Walks {
+    let copies = Copies { dataset: samples, repeats: 1, views: 1 };
+    Walks::plain(seed, samples, Chosen::new(&Choice::default(), copies, 0, |_| 0).unwrap())
 }
 
 fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
-    EpochOrder::new(&Walks::plain(Some(seed), cut.samples), epoch, cut).expect("memory for a short epoch")
+    EpochOrder::new(&all(Some(seed), cut.samples), epoch, cut).expect("memory for a short epoch")
 }
 
 #[test]
@@ -27,7 +33,7 @@ fn the_order_of_a_known_seed_stays() {
 #[test]
 fn without_a_shuffle_samples_come_in_the_order_of_the_dataset() {
     let cut = EpochCut { world: 2, rank: 1, ..cut(10, 4, LastBatch::Pad) };
-    let order = EpochOrder::new(&Walks::plain(None, cut.samples), 5, cut).unwrap();
+    let order = EpochOrder::new(&all(None, cut.samples), 5, cut).unwrap();
     assert_eq!((0..3).map(|batch| order.sample_ids(batch)).collect::<Vec<_>>(), [[2, 3], [6, 7], [0, 1]]);
 }
 
@@ -45,7 +51,7 @@ proptest! {
     fn short_covers_every_sample_once(samples in 1u64..400, batch in 1u64..90, world in 1u64..6, seed: u64) {
         let mut seen = vec![0; samples as usize];
         for rank in 0..world {
-            let cut = EpochCut { samples, batch, last: LastBatch::Short, rank, world, buckets: None };
+            let cut = EpochCut { rank, world, ..cut(samples, batch, LastBatch::Short) };
             let order = order(seed, 3, cut.clone());
             for index in 0..cut.batches() {
                 prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
@@ -64,7 +70,7 @@ proptest! {
         for index in 0..cut(samples, batch, last).batches() as u32 {
             let joined: Vec<u64> = (0..world)
                 .flat_map(|rank| {
-                    let cut = EpochCut { samples, batch, last, rank, world, buckets: None };
+                    let cut = EpochCut { rank, world, ..cut(samples, batch, last) };
                     order(5, 1, cut).sample_ids(index)
                 })
                 .collect();

@@ -6,9 +6,11 @@
 //!   takes a part's samples in passes; seed and pass determine each pass, a permutation of the part. Epoch `e` takes as
 //!   many samples of each walk as the part's portion says, from where epoch `e − 1` stopped. So every sample of a part
 //!   is taken once before any is taken again, whatever the length of an epoch.
+//! - A [`choice`](super::choice) of samples takes the place of the plain dataset's samples.
 //!
 //! If the run does not shuffle, the order of the dataset takes the place of every permutation.
 
+use super::choice::{Chosen, Copies, Listed, Picks, of_epoch, wrong};
 use ddlp_dataset::MixPart;
 use ddlp_pixels::draw::Rng;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,9 @@ use std::io;
 const SHUFFLE_STREAM: u32 = 0;
 /// Stream of the draws that shuffle the portions of an epoch together.
 const MIX_STREAM: u32 = u32::MAX;
+
+/// Stream of the draws that take samples by weights.
+const WEIGHT_STREAM: u32 = u32::MAX - 1;
 
 /// Samples of a part of a mix, and how many of them an epoch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,17 +77,21 @@ pub(crate) struct Walks {
     samples: u64,
     /// Empty unless the dataset is a mix.
     portions: Vec<Portion>,
+    /// The samples of a plain dataset from which epochs are made.
+    picks: Picks,
+    copies: Copies,
 }
 
 impl Walks {
-    /// Describes the epochs of a plain dataset, of at most `u32::MAX` samples each.
-    pub fn plain(seed: Option<u64>, samples: u64) -> Self {
-        Self { seed, samples, portions: Vec::new() }
+    /// Describes the epochs of a plain dataset, or of a choice of its samples, of at most `u32::MAX` samples each.
+    pub fn plain(seed: Option<u64>, samples: u64, chosen: Chosen) -> Self {
+        Self { seed, samples, portions: Vec::new(), picks: chosen.picks, copies: chosen.copies }
     }
 
-    /// Describes the epochs of a mix. The parts have at most `u32::MAX` samples together, and an epoch has as many.
-    pub fn of_mix(seed: Option<u64>, portions: Vec<Portion>) -> Self {
-        Self { seed, samples: portions.iter().map(|portion| portion.taken).sum(), portions }
+    /// Describes the epochs of a mix, of `samples` samples each. The portions are those of an epoch's different
+    /// samples. The parts have at most `u32::MAX` samples together, and an epoch has at most as many.
+    pub fn of_mix(seed: Option<u64>, samples: u64, portions: Vec<Portion>, copies: Copies) -> Self {
+        Self { seed, samples, portions, picks: Picks::All, copies }
     }
 
     /// Returns the portions of a mix that each epoch takes, and nothing for a plain dataset.
@@ -90,41 +99,134 @@ impl Walks {
         &self.portions
     }
 
+    /// Returns how often `repeats` and `views` let a sample occur.
+    pub fn copies(&self) -> Copies {
+        self.copies
+    }
+
+    /// Returns whether making an epoch's ids calls a function of the program.
+    pub fn calls_program(&self) -> bool {
+        matches!(self.picks, Picks::ByEpoch(..))
+    }
+
     /// Returns a number that is greater than all sample ids. For a mix, this is its number of samples for each pass
-    /// that an epoch may touch.
+    /// that an epoch may touch; for a choice, the dataset's number of samples for each occurrence of a sample.
     pub fn id_limit(&self) -> u64 {
-        if self.portions.is_empty() {
-            return self.samples;
-        }
-        let passes = |portion: &Portion| {
-            let whole = portion.taken / portion.samples;
-            if portion.taken.is_multiple_of(portion.samples) { whole } else { whole + 2 }
+        let Copies { dataset, .. } = self.copies;
+        let occurrences = match &self.picks {
+            _ if !self.portions.is_empty() => {
+                let passes = |portion: &Portion| {
+                    let whole = portion.taken / portion.samples;
+                    if portion.taken.is_multiple_of(portion.samples) { whole } else { whole + 2 }
+                };
+                self.portions.iter().map(passes).max().unwrap_or_default()
+            }
+            Picks::All if self.copies.count() == 1 => return self.samples,
+            Picks::All => self.pool(dataset).div_ceil(dataset),
+            Picks::Fixed(listed) => self.wraps(listed.ids.len() as u64) * listed.occurrences,
+            Picks::ByEpoch(_, count) => self.wraps(*count) * count,
+            Picks::Weighted(_) => self.different(),
         };
-        self.portions.iter().map(passes).max().unwrap_or_default() * self.mix_samples()
+        occurrences * self.copies.count() * dataset
+    }
+
+    /// Returns how many samples of an epoch are no copies of another one.
+    fn different(&self) -> u64 {
+        self.samples.div_ceil(self.copies.repeats)
+    }
+
+    /// Returns how many samples are shuffled for an epoch, if there are `count`: an epoch of repeated samples takes
+    /// some of all, and any other epoch takes the first ones.
+    fn pool(&self, count: u64) -> u64 {
+        if self.copies.repeats > 1 { self.different().max(count) } else { self.different() }
+    }
+
+    /// Returns how often an epoch goes through `count` samples.
+    fn wraps(&self, count: u64) -> u64 {
+        self.pool(count).div_ceil(count)
     }
 
     /// Returns the sample ids of an epoch. An id modulo the number of the dataset's samples is the sample's index
     /// there. In a mix, ids grow by that number with each further pass of a part that the epoch touches. So a sample
-    /// that occurs twice in an epoch has two ids, and thus two draws.
+    /// that occurs twice in an epoch has two ids, and thus two draws. Of a sample's views, the first one is named.
     ///
     /// # Errors
     ///
-    /// The system refuses memory.
+    /// The system refuses memory, or (`InvalidInput`) the program's function does not name the epoch's samples.
     pub fn sample_ids(&self, epoch: u32) -> io::Result<Vec<u64>> {
+        let ids = self.different_ids(epoch)?;
+        if self.copies.count() == 1 {
+            return Ok(ids);
+        }
+        let mut copied = room(self.samples)?;
+        for id in ids {
+            let left = self.samples - copied.len() as u64;
+            copied.extend((0..self.copies.repeats.min(left)).map(|repeat| self.copies.id(id, repeat)));
+        }
+        Ok(copied)
+    }
+
+    /// Returns the ids of the samples of an epoch, each without its copies.
+    fn different_ids(&self, epoch: u32) -> io::Result<Vec<u64>> {
         if !self.portions.is_empty() {
             return self.sample_ids_of_mix(epoch);
         }
-        let mut ids = room(self.samples)?;
-        ids.extend(0..self.samples);
+        let mut ids = match &self.picks {
+            Picks::All => {
+                let pool = self.pool(self.copies.dataset);
+                let mut ids = room(pool)?;
+                ids.extend(0..pool);
+                ids
+            }
+            Picks::Fixed(listed) => self.of_list(listed)?,
+            Picks::ByEpoch(indices, count) => {
+                let listed = of_epoch(&**indices, epoch, self.copies.dataset)?;
+                let found = listed.ids.len() as u64;
+                if found != *count {
+                    return Err(wrong(format!(
+                        "`indices`({epoch}) has {found} indices, but `indices`(0) had {count}: return as many for each \
+                         epoch"
+                    )));
+                }
+                self.of_list(&listed)?
+            }
+            Picks::Weighted(draw) => {
+                let (mut ids, mut counts) = (room(self.different())?, room(self.copies.dataset)?);
+                counts.resize(self.copies.dataset as usize, 0u32);
+                let mut rng = Rng::for_epoch(self.seed.unwrap_or_default(), epoch.into(), WEIGHT_STREAM);
+                for _ in 0..self.different() {
+                    let index = draw.draw(&mut rng);
+                    let count = &mut counts[index as usize];
+                    ids.push(index + u64::from(*count) * self.copies.dataset);
+                    *count += 1;
+                }
+                return Ok(ids);
+            }
+        };
         if let Some(seed) = self.seed {
             shuffle(&mut ids, Rng::for_epoch(seed, epoch.into(), SHUFFLE_STREAM));
+        }
+        ids.truncate(self.different() as usize);
+        Ok(ids)
+    }
+
+    /// Returns the ids of a list, as often as an epoch goes through it.
+    fn of_list(&self, listed: &Listed) -> io::Result<Vec<u64>> {
+        let pool = self.pool(listed.ids.len() as u64);
+        let mut ids = room(pool)?;
+        let step = listed.occurrences * self.copies.dataset;
+        let mut first = 0;
+        while ids.len() < pool as usize {
+            let left = (pool as usize - ids.len()).min(listed.ids.len());
+            ids.extend(listed.ids[..left].iter().map(|id| id + first));
+            first += step;
         }
         Ok(ids)
     }
 
     fn sample_ids_of_mix(&self, epoch: u32) -> io::Result<Vec<u64>> {
-        let mix_samples = self.mix_samples();
-        let mut ids = room(self.samples)?;
+        let mix_samples = self.copies.dataset;
+        let mut ids = room(self.different())?;
         let (mut first_index, mut order) = (0, Vec::new());
         for (stream, portion) in (SHUFFLE_STREAM..).zip(&self.portions) {
             let start = u64::from(epoch) * portion.taken;
@@ -151,10 +253,6 @@ impl Walks {
         }
         Ok(ids)
     }
-
-    fn mix_samples(&self) -> u64 {
-        self.portions.iter().map(|portion| portion.samples).sum()
-    }
 }
 
 /// Makes `order` the permutation of a pass over `samples` samples.
@@ -169,7 +267,7 @@ fn shuffle_pass(order: &mut Vec<u32>, rng: Rng, samples: u64) -> io::Result<()> 
 }
 
 /// Shuffles by Fisher–Yates.
-fn shuffle<T>(items: &mut [T], mut rng: Rng) {
+pub(super) fn shuffle<T>(items: &mut [T], mut rng: Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.below(last as u64 + 1) as usize);
     }

@@ -22,6 +22,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 policy: CorruptPolicy::Skip,
                 shuffle: seed % 2 == 0,
                 portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
+                choice: ChoiceRecord { repeats: 3, indices: Some("ab".into()), ..ChoiceRecord::default() },
             }),
         })
     })
@@ -97,6 +98,26 @@ fn a_plan_of_version_4_has_one_pipeline() {
     assert_eq!((read.pipelines, read.portions, read.shuffle), (vec![Pipeline::imagenet_val()], portions, false));
 }
 
+/// Reads a plan as the version before choices of samples wrote it.
+#[test]
+fn a_plan_of_version_5_has_all_samples() {
+    let pipelines = vec![Pipeline::imagenet_val(), Pipeline::imagenet_train()];
+    let run =
+        (Strategy::Mte, LastBatch::Pad, 1u32, 2u32, &pipelines, CorruptPolicy::Skip, false, Vec::<Portion>::new());
+    let read = of_version(5, ((7u64, [3u8; 32], 16u64, 8u64, 2u32, two_batches()), Some(run))).run.unwrap();
+    assert_eq!((read.pipelines, read.choice, read.world), (pipelines, ChoiceRecord::default(), 2));
+}
+
+#[test]
+fn a_plan_of_another_choice_is_named() {
+    let of = |choice| Plan { run: Some(PlannedRun { choice, ..in_order() }), ..Plan::default() };
+    let two = of(ChoiceRecord { views: 2, ..ChoiceRecord::default() });
+    let refused = two.check_is_for(&of(ChoiceRecord::default())).unwrap_err().to_string();
+    assert_eq!(refused, "plan was recorded with views 2, this run has 1");
+    assert!(Plan::default().check_is_for(&two).is_err(), "a plan of version 1 has all samples once");
+    two.check_is_for(&two).unwrap();
+}
+
 #[test]
 fn a_plan_of_other_weights_is_named() {
     let mix = |taken: [u64; 2]| {
@@ -119,6 +140,7 @@ fn in_order() -> PlannedRun {
         policy: CorruptPolicy::Fail,
         shuffle: false,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
     }
 }
 

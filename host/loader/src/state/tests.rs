@@ -14,6 +14,7 @@ fn state() -> LoaderState {
         epochs: 3,
         epoch_samples: 100,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
         batch_size: 10,
         last: LastBatch::Short,
         strategy: Strategy::Ordered,

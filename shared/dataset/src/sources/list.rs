@@ -20,8 +20,10 @@ use crate::stamp::Stamp;
 use crate::table::{Line, Table};
 use crate::{Dataset, Decoders, Header, Identity, Location, OpenOptions, ReadError, parallel};
 use labels::{Labels, Numbered};
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Paths that are examined together.
@@ -67,6 +69,7 @@ pub struct List {
     labels: Vec<u32>,
     classes: Vec<String>,
     identity: Identity,
+    kind: &'static str,
 }
 
 impl List {
@@ -87,24 +90,54 @@ impl List {
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, ListError> {
         let Listed { paths, own, named } = read(path, options)?;
         let root = path.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let refused = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ListError::Refused { path, source }
-        };
-        let mut files = Files::below(root).map_err(refused(root))?;
-        let path_bytes = paths.iter().map(String::len).sum();
-        files.make_room(paths.len(), path_bytes).map_err(refused(path))?;
-        let groups: Vec<&[String]> = paths.chunks(PATHS_TOGETHER).collect();
-        let stamps = parallel::map(&groups, |paths| {
-            paths.iter().map(|path| stamp(&root.join(path)).map_err(|error| (path, error))).collect::<Vec<_>>()
-        });
-        for (path, stamp) in paths.iter().zip(stamps.into_iter().flatten()) {
-            files.add(path.as_bytes(), stamp.map_err(|(path, source)| refused(&root.join(path))(source))?);
-        }
+        let files = examined(root, &paths)?;
         let identity = digest(&files, &own);
         let Numbered { labels, classes } = named.unwrap_or(own);
-        Ok(Self { files, labels, classes, identity })
+        Ok(Self { files, labels, classes, identity, kind: "list" })
     }
+
+    /// Makes a list of files that a program names by their paths below `root`, each with a label. `classes` has the
+    /// names of the classes, or nothing. The kind of the dataset is `"files"`.
+    ///
+    /// # Errors
+    ///
+    /// [`ListError::Refused`] if a file cannot be examined.
+    ///
+    /// # Panics
+    ///
+    /// If there are no paths, or not as many labels.
+    pub fn of_files<P: AsRef<OsStr> + Sync>(
+        root: &Path,
+        paths: &[P],
+        labels: Vec<u32>,
+        classes: Vec<String>,
+    ) -> Result<Self, ListError> {
+        assert!(!paths.is_empty() && paths.len() == labels.len(), "each sample has a path and a label");
+        let files = examined(root, paths)?;
+        let own = Numbered { labels, classes };
+        let identity = digest(&files, &own);
+        Ok(Self { files, labels: own.labels, classes: own.classes, identity, kind: "files" })
+    }
+}
+
+/// Examines the files with these paths below `root`.
+fn examined<P: AsRef<OsStr> + Sync>(root: &Path, paths: &[P]) -> Result<Files, ListError> {
+    let refused = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ListError::Refused { path, source }
+    };
+    let mut files = Files::below(root).map_err(refused(root))?;
+    let path_bytes = paths.iter().map(|path| path.as_ref().len()).sum();
+    files.make_room(paths.len(), path_bytes).map_err(refused(root))?;
+    let groups: Vec<&[P]> = paths.chunks(PATHS_TOGETHER).collect();
+    let stamps = parallel::map(&groups, |paths| {
+        let stamp_of = |path: &P| stamp(&root.join(path.as_ref())).map_err(|error| (root.join(path.as_ref()), error));
+        paths.iter().map(stamp_of).collect::<Vec<_>>()
+    });
+    for (path, stamp) in paths.iter().zip(stamps.into_iter().flatten()) {
+        files.add(path.as_ref().as_bytes(), stamp.map_err(|(path, source)| refused(&path)(source))?);
+    }
+    Ok(files)
 }
 
 /// What stands in a list.
@@ -222,7 +255,7 @@ impl Dataset for List {
     }
 
     fn kind(&self) -> &'static str {
-        "list"
+        self.kind
     }
 }
 
@@ -271,6 +304,17 @@ mod tests {
         let lines: String = (0..12).map(|label| format!("class0/0000.jpg,{label}.0\n")).collect();
         let list = list(&format!("path,label\n{lines}")).1.unwrap();
         assert!((0..12).all(|index| list.label(index) == index as u32) && list.classes().is_empty());
+    }
+
+    #[test]
+    fn files_that_a_program_names_are_the_same_list() {
+        let (root, list) = list("path,label\nclass1/0001.jpg,1\nclass0/0000.jpg,0\n");
+        let named = List::of_files(root.path(), &["class1/0001.jpg", "class0/0000.jpg"], vec![1, 0], Vec::new());
+        let (list, named) = (list.unwrap(), named.unwrap());
+        assert_eq!(named.identity(), list.identity());
+        assert_eq!((named.kind(), named.label(0), named.name(1)), ("files", 1, "class0/0000.jpg".to_string()));
+        let missing = List::of_files(root.path(), &["none.jpg"], vec![0], Vec::new()).unwrap();
+        assert!(matches!(missing.header(0), Err(ReadError::Unavailable(Unavailable::NoFile { .. }))));
     }
 
     #[test]

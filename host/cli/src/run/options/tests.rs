@@ -1,6 +1,6 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
+use ddlp_host::{ChoiceRecord, LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
 use std::time::Duration;
 
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
@@ -22,6 +22,7 @@ fn state() -> LoaderState {
         epochs: 3,
         epoch_samples: 100,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
         batch_size: 32,
         last: LastBatch::Drop,
         strategy: Strategy::Mte,
@@ -42,6 +43,7 @@ fn plan() -> Plan {
         policy: CorruptPolicy::Skip,
         shuffle: false,
         portions: Vec::new(),
+        choice: ChoiceRecord::default(),
     };
     Plan {
         seed: 7,

@@ -15,6 +15,15 @@ pub(super) const ARGUMENTS: &[OptionDef] = &[
     .python("_per_sample.PerSample | None")
     .python_value("None"),
     of_python(
+        "weights",
+        Group::Job,
+        "Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for each sample \
+         of the dataset, or for each class, or \"balanced\", by which all classes are equally frequent. An epoch has \
+         `epoch_samples` draws. With `indices`, only those samples are drawn. Default: each sample occurs once.",
+    )
+    .python("Literal[\"balanced\"] | Sequence[float] | Any | None")
+    .python_value("None"),
+    of_python(
         "output",
         Group::Batches,
         "Kind of arrays: \"torch\", \"numpy\", or \"dlpack\" for ddlp.Array, which any library with DLPack takes over.",

@@ -1,4 +1,5 @@
 use super::*;
+use crate::order::Choice;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -12,7 +13,14 @@ fn taken(weights: &[f64], samples: u64) -> Vec<u64> {
 }
 
 fn walks(seed: Option<u64>, portions: &[(u64, u64)]) -> Walks {
-    Walks::of_mix(seed, portions.iter().map(|&(samples, taken)| Portion { samples, taken }).collect())
+    let copies = Copies { dataset: portions.iter().map(|(samples, _)| samples).sum(), repeats: 1, views: 1 };
+    let samples = portions.iter().map(|(_, taken)| taken).sum();
+    Walks::of_mix(seed, samples, portions.iter().map(|&(samples, taken)| Portion { samples, taken }).collect(), copies)
+}
+
+fn plain(seed: Option<u64>, samples: u64) -> Walks {
+    let copies = Copies { dataset: samples, repeats: 1, views: 1 };
+    Walks::plain(seed, samples, Chosen::new(&Choice::default(), copies, 0, |_| 0).unwrap())
 }
 
 #[test]
@@ -43,7 +51,7 @@ fn the_order_of_a_known_mix_stays() {
 
 #[test]
 fn an_epoch_of_a_plain_dataset_is_a_permutation_of_its_own_length() {
-    let plain = Walks::plain(Some(7), 10);
+    let plain = plain(Some(7), 10);
     assert_eq!(plain.sample_ids(0).unwrap(), [2, 8, 6, 7, 1, 4, 5, 0, 9, 3]);
     assert_eq!((plain.id_limit(), plain.portions()), (10, &[][..]));
     let mut next = plain.sample_ids(1).unwrap();

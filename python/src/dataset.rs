@@ -1,0 +1,204 @@
+//! Datasets that a program names: files, objects, tables, and mixes of these. What a program may ask of one without a
+//! run.
+
+use crate::arrays::Arrays;
+use crate::arrow::{Columns, Table};
+use crate::errors;
+use crate::opening;
+use crate::source::Sequence;
+use ddlp_host::dataset::SampleFields;
+use ddlp_host::dataset::list::List;
+use ddlp_host::dataset::mix::Mix;
+use ddlp_host::pixels::LABEL;
+use ddlp_host::{Dataset, Host, OpenOptions};
+use pyo3::exceptions::PyIndexError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A dataset of a mix: its name, its path or samples, and the columns of a table.
+pub type Member<'py> = (String, Bound<'py, PyAny>, Option<Columns>);
+
+/// Returns the dataset of a Python object, or of a table with these columns. Adds an object to `objects`.
+pub fn in_memory(
+    samples: &Bound<'_, PyAny>,
+    columns: Option<Columns>,
+    objects: &mut Vec<Arc<Sequence>>,
+) -> PyResult<Arc<dyn Dataset>> {
+    if let Some(columns) = columns {
+        return Ok(Arc::new(Table::open(samples, columns)?));
+    }
+    if let Ok(open) = samples.cast::<OpenDataset>() {
+        let OpenDataset { dataset, objects: own, .. } = open.get();
+        objects.extend(own.iter().cloned());
+        return Ok(dataset.clone());
+    }
+    let sequence = Arc::new(Sequence::new(samples)?);
+    objects.push(sequence.clone());
+    Ok(sequence)
+}
+
+/// Opens the datasets of a mix. Adds Python objects among them to `objects`.
+pub fn mixed(
+    py: Python<'_>,
+    members: Vec<Member<'_>>,
+    weights: Option<Vec<f64>>,
+    (host, options): (&Host, &OpenOptions),
+    objects: &mut Vec<Arc<Sequence>>,
+) -> PyResult<Arc<dyn Dataset>> {
+    let mut datasets = Vec::with_capacity(members.len());
+    for (name, samples, columns) in members {
+        let dataset = match samples.extract::<PathBuf>() {
+            Ok(path) => {
+                let (host, options) = (host.clone(), options.clone());
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &options))?;
+                opened.map_err(|error| errors::exception(&error))?
+            }
+            Err(_) => in_memory(&samples, columns, objects)?,
+        };
+        datasets.push((name, dataset));
+    }
+    let mix = Mix::new(datasets, weights.as_deref()).map_err(|error| errors::configuration(error.to_string()))?;
+    Ok(Arc::new(mix))
+}
+
+/// An opened dataset: its samples by number, without a pass over the images.
+#[pyclass(frozen, module = "ddlp._ddlp", name = "Dataset")]
+pub struct OpenDataset {
+    dataset: Arc<dyn Dataset>,
+    beside: SampleFields,
+    objects: Vec<Arc<Sequence>>,
+}
+
+impl OpenDataset {
+    /// Returns a handle on the dataset of a run, with the fields beside it.
+    pub fn new(dataset: Arc<dyn Dataset>, beside: SampleFields, objects: Vec<Arc<Sequence>>) -> Self {
+        Self { dataset, beside, objects }
+    }
+
+    /// Checks the number of a sample.
+    fn checked(&self, index: u64) -> PyResult<u64> {
+        let samples = self.dataset.len();
+        if index < samples {
+            return Ok(index);
+        }
+        Err(PyIndexError::new_err(format!("sample {index} of a dataset of {samples} samples, numbered from 0")))
+    }
+}
+
+#[pymethods]
+impl OpenDataset {
+    /// Opens a path, an object, a table with these columns, or a mix, whose classes have these names.
+    #[new]
+    #[pyo3(signature = (path = None, kind = None, classes = None, dataset = None, columns = None, mix = None))]
+    fn open(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        kind: Option<&str>,
+        classes: Option<Vec<String>>,
+        dataset: Option<Bound<'_, PyAny>>,
+        columns: Option<Columns>,
+        mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
+    ) -> PyResult<Self> {
+        let kind = kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+        let kind = kind.map_err(errors::configuration)?;
+        let classes = classes.unwrap_or_default();
+        let how = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
+        let (host, mut objects) = (Host::system(), Vec::new());
+        let opened = match (path, dataset, mix) {
+            (Some(path), ..) => {
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &how))?;
+                opened.map_err(|error| errors::exception(&error))?
+            }
+            (None, Some(dataset), _) => in_memory(&dataset, columns, &mut objects)?,
+            (None, None, Some((members, weights))) => mixed(py, members, weights, (&host, &how), &mut objects)?,
+            (None, None, None) => return Err(errors::configuration("no dataset is given".into())),
+        };
+        Ok(Self { dataset: crate::packing::classed(opened, &classes)?, beside: SampleFields::default(), objects })
+    }
+
+    /// Makes a dataset of the files with these paths below `root`, each with a label.
+    #[staticmethod]
+    fn of_files(
+        py: Python<'_>,
+        root: PathBuf,
+        paths: Vec<PathBuf>,
+        labels: Vec<u32>,
+        classes: Vec<String>,
+    ) -> PyResult<Self> {
+        let list = opening::elsewhere(py, move || List::of_files(&root, &paths, labels, classes))?;
+        let list = list.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+        Ok(Self { dataset: Arc::new(list), beside: SampleFields::default(), objects: Vec::new() })
+    }
+
+    /// Makes a dataset of decoded images of this height and width: three planes of each, and their labels.
+    #[staticmethod]
+    fn of_planes(
+        py: Python<'_>,
+        planes: PyBackedBytes,
+        size: (u32, u32),
+        labels: Vec<u32>,
+        classes: Vec<String>,
+    ) -> Self {
+        let arrays = py.detach(|| Arrays::new(planes, size, labels, classes));
+        Self { dataset: Arc::new(arrays), beside: SampleFields::default(), objects: Vec::new() }
+    }
+
+    fn __len__(&self) -> usize {
+        self.dataset.len() as usize
+    }
+
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.dataset.kind()
+    }
+
+    /// Whether labels come from fields beside the dataset.
+    #[getter]
+    fn has_other_labels(&self) -> bool {
+        self.beside.position(LABEL).is_some()
+    }
+
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.beside.classes().unwrap_or_else(|| self.dataset.classes()).to_vec()
+    }
+
+    /// The label of each sample, as int64.
+    fn targets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        if let Some(unknown) = self.objects.iter().find(|object| !object.knows_labels()) {
+            return Err(errors::configuration(format!(
+                "the labels of a {} are known only when its items are read: let it have an attribute `targets` with \
+                 the label of each item",
+                unknown.type_name()
+            )));
+        }
+        let labels = py.detach(|| -> Vec<u8> {
+            let label = |index| match self.beside.position(LABEL) {
+                Some(at) => self.beside.value(at, index).to_vec(),
+                None => i64::from(self.dataset.label(index)).to_ne_bytes().to_vec(),
+            };
+            (0..self.dataset.len()).flat_map(label).collect()
+        });
+        Ok(PyBytes::new(py, &labels))
+    }
+
+    /// Returns the name of a sample.
+    fn name(&self, index: u64) -> PyResult<String> {
+        Ok(self.dataset.name(self.checked(index)?))
+    }
+
+    /// Returns the file of a sample, if the file has this sample alone.
+    fn path(&self, index: u64) -> PyResult<Option<PathBuf>> {
+        let index = self.checked(index)?;
+        let has_files = matches!(self.dataset.kind(), "folder" | "list" | "files");
+        Ok(has_files.then(|| self.dataset.location(index).file))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.objects.iter().try_for_each(|object| object.traverse(&visit))
+    }
+}
