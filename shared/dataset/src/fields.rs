@@ -15,6 +15,7 @@ use crate::Dataset;
 use crate::shards::{ShardError, Shards, shard_paths};
 use ddlp_pixels::{DType, Field, FieldKind, IMAGE, LABEL};
 use rows::Rows;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,14 +44,14 @@ struct Column {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldsError {
-    /// The file cannot be read, or is no table.
+    /// The file cannot be read.
     #[error("cannot read the fields in {}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What failed, and in which line.
+        /// The operating system's error, or that the text is not UTF-8.
         #[source]
-        source: ::csv::Error,
+        source: io::Error,
     },
     /// A line of the file, or a row of the table, cannot be used.
     #[error("{}, {unit} {row}: {what}", .path.display())]

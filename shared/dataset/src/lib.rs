@@ -47,6 +47,7 @@ mod silence;
 mod sources;
 mod stamp;
 mod table;
+mod text_file;
 
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};

@@ -2,6 +2,7 @@
 
 use crate::CLASSES_MAX;
 use crate::label_text::{LabelTexts, WrongLabel};
+use crate::table::LINE_BREAKS;
 use std::collections::HashMap;
 
 /// The texts of labels: each text once, with its position.
@@ -25,6 +26,9 @@ pub(super) struct Several {
 impl Labels {
     /// Adds a text that may belong to no sample of the dataset. Returns its position.
     pub(super) fn add(&mut self, text: &str) -> Result<usize, String> {
+        if text.contains(LINE_BREAKS) {
+            return Err(format!("the label {text:?} has a line break: correct it"));
+        }
         if let Some(&position) = self.positions.get(text) {
             return Ok(position);
         }
