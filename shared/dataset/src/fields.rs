@@ -186,8 +186,9 @@ impl SampleFields {
     ///   class, 1 for those of the sample and 0 for all others.
     ///
     /// Labels are class indices (`3` or `3.0`) or names of classes. If the dataset has a class for each, names stand
-    /// for its classes; otherwise the names in the file are the classes, sorted byte by byte. A number among names, a
-    /// name among numbers, and a number that is no class index are errors.
+    /// for its classes; if it has one for none, the names in the file are the classes, sorted byte by byte. Errors are
+    /// a number among names, a name among numbers, a number that is no class index, and a name that is no class of the
+    /// dataset while others are.
     ///
     /// # Errors
     ///

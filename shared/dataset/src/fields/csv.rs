@@ -111,9 +111,9 @@ mod tests {
         };
         assert_eq!(labels(["class1", "class0", "class1", "class1"]), (vec![1, 0, 1, 1], None));
         assert_eq!(labels(["7", "7.0", "10", "0.0"]), (vec![7, 7, 10, 0], None));
-        let (found, classes) = labels(["zebra", "a cat", "class0", "zebra"]);
+        let (found, classes) = labels(["zebra", "a cat", "dog", "zebra"]);
         assert_eq!(found, [2, 0, 1, 2]);
-        assert_eq!(classes.unwrap(), ["a cat", "class0", "zebra"]);
+        assert_eq!(classes.unwrap(), ["a cat", "dog", "zebra"]);
     }
 
     #[test]
@@ -161,6 +161,26 @@ mod tests {
                 let (error, part) = (error(column, labels), part.replace("COLUMN", &format!("{column:?}")));
                 assert!(error.contains(&part), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn an_unknown_label_among_classes_of_the_dataset_is_an_error() {
+        let error = |column: &str, labels: [&str; 4]| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
+            let lines: String = names.iter().zip(labels).map(|(name, label)| format!("{name},{label}\n")).collect();
+            read(&format!("name,{column}\n{lines}")).unwrap_err()
+        };
+        for (column, labels, line) in [
+            ("label", ["class0", "class1", "clas1", "aclass"], 4),
+            ("label", ["other", "class1", "class0", "class0"], 2),
+            ("labels", ["class0", "class1 class0", "", "class1 clas0"], 5),
+        ] {
+            let error = error(column, labels);
+            let wrong = labels[line - 2].split(' ').next_back().unwrap();
+            let part =
+                format!("line {line}: column \"{column}\": the label {wrong} is not among the dataset's 2 classes");
+            assert!(error.contains(&part) && error.contains("name all classes (`classes`)"), "{error}");
         }
     }
 
