@@ -245,6 +245,19 @@ mod tests {
     }
 
     #[test]
+    fn a_number_beyond_float32_is_an_error_and_infinity_is_none() {
+        let fields = |number: &str| {
+            read(&format!("name,x\nclass0/0000,0.5\nclass0/0001,{number}\nclass1/0000,1\nclass1/0001,2\n"))
+        };
+        for number in ["1e39", "-3.5e38"] {
+            let error = fields(number).unwrap_err();
+            assert!(error.contains(&format!("line 3: column \"x\": {number} is beyond float32")), "{error}");
+        }
+        assert_eq!(floats(&fields("-inf").unwrap(), 0, 1), [f32::NEG_INFINITY]);
+        assert_eq!(floats(&fields("3.4e38").unwrap(), 0, 1), [3.4e38]);
+    }
+
+    #[test]
     fn columns_of_the_same_name_are_one_vector() {
         let table = "name,on,x,on\nclass0/0000,1,0.5,0\nclass0/0001,0,1,-1\nclass1/0000,1,2,1\nclass1/0001,0,3,7\n";
         let fields = read(table).unwrap();
