@@ -143,12 +143,13 @@ struct Shard {
 impl Shards {
     /// Returns whether a folder holds shards.
     pub fn recognizes(directory: &Path) -> bool {
-        Self::first_in(directory).is_some()
+        directory.is_dir() && !matches!(Self::first_in(directory), Ok(None))
     }
 
-    /// Returns the first shard in a folder, if it holds one.
-    pub(super) fn first_in(directory: &Path) -> Option<PathBuf> {
-        shard_names(directory).ok()?.first().map(|name| directory.join(name))
+    /// Returns the first shard in a folder, if it holds one. Fails if one is out of reach, such as a link that leads
+    /// nowhere.
+    pub(super) fn first_in(directory: &Path) -> io::Result<Option<PathBuf>> {
+        Ok(shard_names(directory)?.first().map(|name| directory.join(name)))
     }
 
     /// Opens a single shard or all shards of a folder.
