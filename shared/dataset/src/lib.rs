@@ -55,7 +55,7 @@ pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};
 pub use header::Header;
 pub use image_sizes::{ImageSize, image_sizes};
-pub use inputs::is_input;
+pub use inputs::{destination, is_input};
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use reads::Reads;
