@@ -7,7 +7,7 @@ use super::notify::{self, notify};
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
 use crate::identity::LockedIdentity;
-use crate::slots::Slots;
+use crate::slots::{Backing, Slots};
 use crate::tcp::CLOSE_TIME;
 use crate::tcp::hub::Hub;
 use crate::tcp::media::Media;
@@ -79,6 +79,14 @@ impl Agent {
         let dataset = ddlp_dataset::open_with(&settings.dataset, &settings.opening());
         let dataset = dataset.with_context(|| format!("cannot serve {path}"))?;
         ensure!(!dataset.is_empty(), "the dataset {path} has no samples");
+        if let Backing::File(results) = &settings.results
+            && let Ok(place) = ddlp_dataset::destination(results)
+        {
+            let is_input = ddlp_dataset::is_input(&*dataset, &settings.dataset, &place);
+            let is_input = is_input.with_context(|| format!("cannot examine the dataset {path}"))?;
+            let results = results.display();
+            ensure!(!is_input, "--results {results} belongs to the dataset {path}: name another file");
+        }
         Self::start_with(settings, dataset.into()).await
     }
 

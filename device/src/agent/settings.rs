@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -203,6 +204,12 @@ impl Settings {
             );
         }
         let results = args.results.or(file.results).as_deref().unwrap_or("ram").parse();
+        let results: Backing = results.map_err(anyhow::Error::msg).context("--results")?;
+        if let (Backing::File(results), Some(config)) = (&results, &args.config)
+            && is_same_file(results, config)
+        {
+            bail!("--results {} is the configuration file: name another file", results.display());
+        }
         let throttle = args.throttle.or(file.throttle).unwrap_or(1.0);
         let identity = identity((args.ephemeral, args.state, args.name), (file.ephemeral, file.state, file.name))?;
         Ok(Self {
@@ -211,7 +218,7 @@ impl Settings {
             listen,
             discovery: DiscoveryPort::decide(args.discovery.or(file.discovery), listen.port()),
             metrics,
-            results: results.map_err(anyhow::Error::msg).context("--results")?,
+            results,
             geometry: geometry(args.slots.or(file.slots), args.slot_bytes.or(file.slot_bytes))?,
             threads: threads(args.threads.or(file.threads))?,
             cores: args.cores.or(file.cores).as_deref().map(cores).transpose()?.unwrap_or_default(),
@@ -223,6 +230,12 @@ impl Settings {
             ready_fd: args.ready_fd,
         })
     }
+}
+
+/// Returns whether two paths lead to one file that exists.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| std::fs::metadata(path).map(|there| (there.dev(), there.ino())).ok();
+    inode(one).is_some_and(|one| inode(other) == Some(one))
 }
 
 fn read_config(path: &Path) -> Result<ConfigFile> {

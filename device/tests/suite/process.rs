@@ -146,6 +146,25 @@ fn an_address_that_other_machines_reach_is_refused() {
 }
 
 #[test]
+fn results_never_go_to_the_dataset() {
+    let dataset = dataset();
+    let inside = dataset.path().join("class0");
+    let inside = if inside.is_dir() { inside } else { dataset.path().to_owned() };
+    let (new, empty, link) = (inside.join("new.jpg"), inside.join("empty.jpg"), tempfile::tempdir().unwrap());
+    std::fs::write(&empty, "").unwrap();
+    let linked = link.path().join("slots");
+    std::os::unix::fs::symlink(&new, &linked).unwrap();
+    for results in [&new, &empty, &linked] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
+        command.args(["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--dataset"]).arg(dataset.path());
+        command.arg("--results").arg(results);
+        let said = failure(command);
+        assert!(said.contains("belongs to the dataset") && said.contains("name another file"), "{said}");
+    }
+    assert!(!new.exists() && std::fs::read(&empty).unwrap().is_empty());
+}
+
+#[test]
 fn the_exit_status_tells_a_wrong_configuration_from_other_failures() {
     let code = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(arguments).output().unwrap();

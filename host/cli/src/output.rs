@@ -44,7 +44,7 @@ pub fn is_file(path: &Path) -> bool {
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link is kept, and its target replaced.
-    let path = files::destination(path)?;
+    let path = ddlp_dataset::destination(path)?;
     partial::write(&path, bytes, fs::metadata(&path).ok().map(|replaced| replaced.permissions()))
 }
 
@@ -64,7 +64,7 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Ok(());
     }
-    files::destination(path)
+    ddlp_dataset::destination(path)
         .and_then(|path| tempfile::tempfile_in(folder(&path)))
         .map(drop)
         .with_context(|| format!("{what} cannot go to {}: its folder is missing or not writable", path.display()))

@@ -607,10 +607,12 @@ pub fn note_of_rejected(dataset: &dyn Dataset, policy: CorruptPolicy) -> Option<
 /// Says that no label of a run tells anything. Returns `None` if the dataset has labels, or there are fields beside it.
 fn note_of_labels(dataset: &dyn Dataset, beside: &SampleFields) -> Option<String> {
     // Other sources may have to read each sample for its label.
-    let knows_labels = matches!(dataset.kind(), "folder" | "tar" | "pack");
+    let knows_labels = matches!(dataset.kind(), "folder" | "list" | "tar" | "pack");
     let has_labels = !dataset.classes().is_empty() || !beside.is_empty() || !knows_labels;
     (!has_labels && (0..dataset.len()).all(|index| dataset.label(index) == 0)).then(|| {
-        "every label is 0, since the dataset has neither labels nor classes: `fields` names a file of labels".into()
+        "every label is 0, and no class has a name: `fields` names a file of labels, and a list of files has them in \
+         its column label"
+            .into()
     })
 }
 

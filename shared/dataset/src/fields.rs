@@ -15,6 +15,7 @@ use crate::Dataset;
 use crate::shards::{ShardError, Shards, shard_paths};
 use ddlp_pixels::{DType, Field, FieldKind, IMAGE, LABEL};
 use rows::Rows;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,14 +44,14 @@ struct Column {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldsError {
-    /// The file cannot be read, or is no table.
+    /// The file cannot be read.
     #[error("cannot read the fields in {}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What failed, and in which line.
+        /// The operating system's error, or that the text is not UTF-8.
         #[source]
-        source: ::csv::Error,
+        source: io::Error,
     },
     /// A line of the file, or a row of the table, cannot be used.
     #[error("{}, {unit} {row}: {what}", .path.display())]
@@ -185,8 +186,9 @@ impl SampleFields {
     ///   class, 1 for those of the sample and 0 for all others.
     ///
     /// Labels are class indices (`3` or `3.0`) or names of classes. If the dataset has a class for each, names stand
-    /// for its classes; otherwise the names in the file are the classes, sorted byte by byte. A number among names, a
-    /// name among numbers, and a number that is no class index are errors.
+    /// for its classes; if it has one for none, the names in the file are the classes, sorted byte by byte. Errors are
+    /// a number among names, a name among numbers, a number that is no class index, and a name that is no class of the
+    /// dataset while others are.
     ///
     /// # Errors
     ///

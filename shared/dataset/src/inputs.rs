@@ -1,19 +1,24 @@
 //! The files from which a dataset is read, so that a program never writes over one of them.
 
 use crate::Dataset;
+use crate::sources::folder;
 use crate::sources::mix::paths_in;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+/// Most links from a name to its file; Linux has the same limit.
+const LINKS_MAX: u32 = 40;
 /// Lists of class names that lie beside shards and batch files.
 const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.txt", "coarse_label_names.txt"];
-/// Extensions of files that may change what kind of dataset a folder is taken for.
-const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
+/// Extensions of files that may change what kind of dataset a folder is taken for, beside those of images.
+const EXTENSIONS: [&str; 3] = [".bin", ".tar", ".txt"];
 
 /// Returns whether a file written at `place` would change the dataset that was opened at `root`, because it is one of
-/// the dataset's files, by whatever name, or would become one. `place` must not contain a symbolic link. A new file in
+/// the dataset's files, by whatever name, or would become one. `place` must not
+/// contain a symbolic link ([`destination`] follows them). A new file in
 /// a folder to which a link in the dataset leads is not recognised.
 ///
 /// Costs no more than opening the dataset did, and next to nothing if there is no file at `place`.
@@ -25,15 +30,40 @@ pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<
     Ok(belongs_to(root, place)? || fs::metadata(place).is_ok_and(|found| dataset.sample_in(&found).is_some()))
 }
 
+/// Follows symbolic links to the place where a file of this name is or would be.
+///
+/// # Errors
+///
+/// Fails if the folder of the place is missing or out of reach.
+pub fn destination(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => {
+                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+                return Ok(fs::canonicalize(folder)?.join(name));
+            }
+        }
+    }
+    Err(io::Error::from_raw_os_error(nix::libc::ELOOP))
+}
+
 /// Returns whether `place` is, or would become, a file of the dataset at `root`, as far as names tell.
 fn belongs_to(root: &Path, place: &Path) -> io::Result<bool> {
     let is_directory = fs::metadata(root)?.is_dir();
     let root = fs::canonicalize(root)?;
     if is_directory {
         if let Ok(below) = place.strip_prefix(&root) {
-            let ending = below.extension().is_some_and(|ending| EXTENSIONS.iter().any(|other| ending == *other));
-            // Each folder of an image folder is a class. Files beside them are not read.
-            if below.components().count() != 1 || ending {
+            let name = below.as_os_str().as_bytes();
+            let ends = |extension: &&str| {
+                let end = name.len().checked_sub(extension.len()).map(|at| &name[at..]);
+                end.is_some_and(|end| end.eq_ignore_ascii_case(extension.as_bytes()))
+            };
+            // Each folder of an image folder is a class. Of the files beside them, none is read, but a folder of images
+            // alone has all its images there.
+            if below.components().count() != 1 || EXTENSIONS.iter().chain(&folder::EXTENSIONS).any(ends) {
                 return Ok(true);
             }
         }
@@ -60,7 +90,6 @@ mod tests {
     use super::*;
     use crate::open;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
     /// Makes `photos/a/1.jpg`, a link to `store/2.jpg` and a file beside the classes.
     fn folder() -> (tempfile::TempDir, PathBuf) {
@@ -90,6 +119,8 @@ mod tests {
             "photos/a/1.jpg",
             "photos/a/new.json",
             "photos/x.tar",
+            "photos/x.TAR",
+            "photos/new.JPEG",
             "store/2.jpg",
             "linked/4.jpg",
             "other-name",
@@ -100,6 +131,17 @@ mod tests {
         for other in ["photos/notes.json", "photos/new.json", "store/3.jpg", "store/new.json", "linked/new.jpg", "new"]
         {
             assert!(!is_input(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_image_in_a_folder_of_images_alone_would_be_a_sample() {
+        let home = tempfile::tempdir().unwrap();
+        let here = fs::canonicalize(home.path()).unwrap();
+        fs::write(here.join("1.jpg"), "x").unwrap();
+        let dataset = open(&here).unwrap();
+        for (place, expected) in [("report.jpg", true), ("report.Tiff", true), ("report.html", false), ("jpg", false)] {
+            assert_eq!(is_input(&*dataset, &here, &here.join(place)).unwrap(), expected, "{place}");
         }
     }
 

@@ -47,6 +47,7 @@ mod silence;
 mod sources;
 mod stamp;
 mod table;
+mod text_file;
 
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
@@ -54,7 +55,7 @@ pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};
 pub use header::Header;
 pub use image_sizes::{ImageSize, image_sizes};
-pub use inputs::is_input;
+pub use inputs::{destination, is_input};
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use reads::Reads;

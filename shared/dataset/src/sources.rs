@@ -123,7 +123,9 @@ pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Box<dyn Dataset>,
         Kind::List => Box::new(List::open_with(path, options)?),
         Kind::Mix => Box::new(Mix::open_with(path, options)?),
         Kind::Cifar => {
-            refuse_two_kinds(path, &cifar_in(path))?;
+            if status.is_dir() {
+                refuse_two_kinds(path, &cifar_in(path)?)?;
+            }
             Box::new(Cifar::open(path)?)
         }
         Kind::Folder => match Folder::open(path) {
@@ -163,8 +165,9 @@ fn kind_of_file(path: &Path) -> Result<Kind, OpenError> {
 /// Returns the kind of a folder. Only looks for images if there are files of another kind. Fewer images than such files
 /// are no dataset: pictures may explain one.
 fn kind_of_directory(path: &Path) -> Result<Kind, OpenError> {
-    let mut found = cifar_in(path);
-    found.extend(Shards::first_in(path).map(|file| Found { kind: Kind::Tar, words: "tar shards", file }));
+    let mut found = cifar_in(path)?;
+    let shard = Shards::first_in(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    found.extend(shard.map(|file| Found { kind: Kind::Tar, words: "tar shards", file }));
     if found.len() == 1 {
         let is_other = |name: &Path| name.extension().is_some_and(|end| end == "bin" || shards::is_shard_name(name));
         let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -193,9 +196,13 @@ struct Found {
 }
 
 /// Returns the datasets of CIFAR that a folder could be.
-fn cifar_in(path: &Path) -> Vec<Found> {
-    let of = |variant, words| Cifar::first_in(path, variant).map(|file| Found { kind: Kind::Cifar, words, file });
-    of(Variant::Cifar10, "CIFAR-10").into_iter().chain(of(Variant::Cifar100, "CIFAR-100")).collect()
+fn cifar_in(path: &Path) -> Result<Vec<Found>, OpenError> {
+    let of = |(variant, words)| {
+        let file = Cifar::first_in(path, variant).transpose()?;
+        Some(file.map(|file| Found { kind: Kind::Cifar, words, file }))
+    };
+    let found = [(Variant::Cifar10, "CIFAR-10"), (Variant::Cifar100, "CIFAR-100")].into_iter().filter_map(of);
+    found.collect::<io::Result<_>>().map_err(|source| OpenError::Io { path: path.to_owned(), source })
 }
 
 /// Refuses a folder that could be two datasets.

@@ -59,6 +59,22 @@ fn listening_for_other_machines_needs_allowed_hosts() {
 }
 
 #[test]
+fn results_never_go_to_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, link) = (directory.path().join("e.toml"), directory.path().join("link"));
+    std::fs::write(&config, "").unwrap();
+    std::os::unix::fs::symlink(&config, &link).unwrap();
+    let refused = |results: &Path| {
+        args(|args| (args.config, args.results) = (Some(config.clone()), Some(results.display().to_string())))
+    };
+    for results in [&config, &link] {
+        let error = refused(results).unwrap_err().to_string();
+        assert!(error.contains("is the configuration file: name another file"), "{error}");
+    }
+    refused(&directory.path().join("slots")).unwrap();
+}
+
+#[test]
 fn a_configuration_is_a_regular_file_of_bounded_size() {
     let refused = |path: &Path| format!("{:#}", args(|args| args.config = Some(path.into())).unwrap_err());
     let directory = tempfile::tempdir().unwrap();

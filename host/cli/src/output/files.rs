@@ -3,15 +3,12 @@
 use super::STDOUT;
 use crate::wrong::wrong;
 use anyhow::Context;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, destination};
 use ddlp_host::drive_address;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Most links from a name to its file; Linux has the same limit.
-const LINKS_MAX: u32 = 40;
 
 /// Files that a command reads and writes, each with the option that names it. `assert_complete`, which a test of each
 /// command calls, finds options that are missing.
@@ -95,22 +92,6 @@ impl FilePlace {
     fn is(&self, other: &Self) -> bool {
         self.path == other.path || (self.file.is_some() && self.file == other.file)
     }
-}
-
-/// Follows symbolic links to the place where a file of this name is or would be.
-pub fn destination(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let folder = super::folder(&path);
-        match fs::read_link(&path) {
-            Ok(target) => path = folder.join(target),
-            Err(_) => {
-                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-                return Ok(fs::canonicalize(folder)?.join(name));
-            }
-        }
-    }
-    Err(io::Error::from_raw_os_error(nix::libc::ELOOP))
 }
 
 #[cfg(test)]

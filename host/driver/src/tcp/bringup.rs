@@ -59,6 +59,8 @@ pub(super) fn connect_queue(
         let fault = ConnectFault::from_result(done.completion.result);
         let place = if fault.in_data { "data" } else { "command" };
         format!("{what} (it objects to byte {} of the {place})", fault.offset)
+    } else if status.same_code(Status::CONTROLLER_BUSY) {
+        format!("{what} (too many hosts, associations or queues are connected: end other runs, or try again later)")
     } else {
         what
     };

@@ -440,6 +440,10 @@ fn refused_connections_name_the_reason() {
     let config = Config { connect_status: Status::CONNECT_PARAMETERS.do_not_retry(), ..Config::default() };
     let error = tcp::connect(&Peer::honest(config).target()).map(drop).unwrap_err();
     assert!(error.to_string().contains("objects to byte 7 of the command"), "{error}");
+    let config = Config { connect_status: Status::CONTROLLER_BUSY, ..Config::default() };
+    let error = tcp::connect(&Peer::honest(config).target()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("too many hosts, associations or queues are connected"), "{error}");
+    assert!(error.is_transient());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -295,17 +295,17 @@ impl LocalAgent {
         let mut status = None;
         while Instant::now() < until && (status.is_none() || !self.log_ended.load(Ordering::Acquire)) {
             status = status.or_else(|| match self.child.as_mut()?.try_wait() {
-                Ok(ended) => Some(ended?.to_string()),
+                Ok(ended) => ended.map(|ended| (ended.to_string(), ended.signal().is_some())),
                 // This process ignores SIGCHLD.
-                Err(_) => Some("exit status unknown".to_owned()),
+                Err(_) => Some(("exit status unknown".to_owned(), false)),
             });
             std::thread::sleep(Duration::from_millis(2));
         }
-        let Some(status) = status else { return self.unlike_an_agent("") };
+        let Some((status, is_killed)) = status else { return self.unlike_an_agent("") };
         let lines = self.log.lock().expect("no panic while the log is locked");
         let mut log: String = lines.iter().map(|line| format!("\n  {line}")).collect();
-        // An agent says what is wrong; another program does not know.
-        if !lines.iter().any(|line| line.starts_with("error: ")) {
+        // An agent says what is wrong; another program does not know. Neither can if a signal ends it.
+        if !is_killed && !lines.iter().any(|line| line.starts_with("error: ")) {
             log = format!(": {}{log}", advice());
         }
         AgentError::Ended { program: self.program.clone(), status, log }
@@ -347,9 +347,13 @@ impl LocalAgent {
 impl Drop for LocalAgent {
     fn drop(&mut self) {
         self.end();
-        if let Some(path) = &self.made_file
-            && self.memory.as_ref().is_some_and(|file| result_memory::is_at(file, path))
-        {
+        let Some(path) = &self.made_file else { return };
+        let is_left = match &self.memory {
+            Some(file) => result_memory::is_at(file, path),
+            // The agent ended before it served.
+            None => result_memory::is_unused(path),
+        };
+        if is_left {
             // Batches that the consumer still keeps retain their mapping of the file.
             let _ = std::fs::remove_file(path);
         }
@@ -456,6 +460,30 @@ mod tests {
             let error = refusal(agent);
             assert!(error.contains(expected) && error.contains("`agent`"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_is_killed_at_its_start_leaves_no_file_and_is_no_wrong_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let (agent, results) = (folder.path().join("agent"), folder.path().join("results"));
+        let script = "#!/bin/sh\nwhile [ \"$1\" != --results ]; do shift; done\n: > \"$2\"\nkill -KILL $$\n";
+        // Another process writes the program: a child of this one that has it open for writing would make it busy.
+        let mut write = Command::new("sh");
+        write.args(["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""]).arg(&agent).arg(script);
+        assert!(write.status().unwrap().success());
+        let drive =
+            LocalDrive { agent: Some(agent), results: LocalResults::File(results.clone()), ..LocalDrive::default() };
+        let refusal = || LocalAgent::start(&drive, (Path::new("x.ddlp"), None), 1, 1, 4096).err().unwrap().to_string();
+        let error = refusal();
+        assert!(
+            error.contains("ended before it served (signal: 9 (SIGKILL))") && !error.contains("`agent`"),
+            "{error}"
+        );
+        assert!(!results.exists());
+        // A file that was there before the run stays.
+        std::fs::write(&results, "").unwrap();
+        refusal();
+        assert!(results.exists());
     }
 
     /// Ignores SIGCHLD in another process, since that applies to all threads of a process.

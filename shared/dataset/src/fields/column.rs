@@ -117,6 +117,9 @@ impl ColumnReading {
         if let (true, Some(whole)) = (self.is_whole, whole) {
             return Ok(whole);
         }
+        if number.is_finite() && (number as f32).is_infinite() {
+            return Err(format!("{text} is beyond float32, whose largest number is {:e}", f32::MAX));
+        }
         let is_large = |whole: &i64| whole.unsigned_abs() > FLOAT_WHOLE_MAX;
         let rounded = |whole: i64| {
             Err(format!(

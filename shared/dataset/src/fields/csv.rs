@@ -3,20 +3,24 @@
 use super::rows::Rows;
 use super::{FieldsError, SampleFields};
 use crate::Dataset;
-use crate::table::{Line, Table};
+use crate::table::{BROKEN, LINE_BREAKS, Line, Table};
 use std::fs;
 use std::path::Path;
 
 /// Reads fields from a table.
 pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, FieldsError> {
     let unreadable = |source| FieldsError::Unreadable { path: path.into(), source };
-    let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
-    let mut table = Table::new(&bytes);
-    let header = table.header().map_err(unreadable)?;
-    let mut rows = Rows::new(path, "line", dataset, header.iter(), 1)?;
-    while let Some(Line { number, cells }) = table.next().map_err(unreadable)? {
-        let cells: Result<Vec<&str>, _> = cells.into_iter().map(std::str::from_utf8).collect();
+    let wrong = |(row, what)| FieldsError::Row { path: path.into(), unit: "line", row, what };
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let mut table = Table::new(&bytes).map_err(unreadable)?;
+    let header = table.header().map_err(wrong)?;
+    let mut rows = Rows::new(path, "line", dataset, header.iter().map(String::as_str), 1)?;
+    while let Some(Line { number, cells }) = table.next().map_err(wrong)? {
+        let cells: Result<Vec<&str>, _> = cells.iter().map(|cell| std::str::from_utf8(cell)).collect();
         let cells = cells.map_err(|_| rows.wrong(number, "the line is not UTF-8: save the table as UTF-8"))?;
+        if let Some(at) = cells.iter().position(|cell| cell.contains(LINE_BREAKS)) {
+            return Err(rows.wrong(number, format!("column {:?} {BROKEN}", header[at])));
+        }
         rows.take(number, cells[0], &cells[1..])?;
     }
     rows.finish()
@@ -107,9 +111,9 @@ mod tests {
         };
         assert_eq!(labels(["class1", "class0", "class1", "class1"]), (vec![1, 0, 1, 1], None));
         assert_eq!(labels(["7", "7.0", "10", "0.0"]), (vec![7, 7, 10, 0], None));
-        let (found, classes) = labels(["zebra", "a cat", "class0", "zebra"]);
+        let (found, classes) = labels(["zebra", "a cat", "dog", "zebra"]);
         assert_eq!(found, [2, 0, 1, 2]);
-        assert_eq!(classes.unwrap(), ["a cat", "class0", "zebra"]);
+        assert_eq!(classes.unwrap(), ["a cat", "dog", "zebra"]);
     }
 
     #[test]
@@ -161,6 +165,26 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_label_among_classes_of_the_dataset_is_an_error() {
+        let error = |column: &str, labels: [&str; 4]| {
+            let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
+            let lines: String = names.iter().zip(labels).map(|(name, label)| format!("{name},{label}\n")).collect();
+            read(&format!("name,{column}\n{lines}")).unwrap_err()
+        };
+        for (column, labels, line) in [
+            ("label", ["class0", "class1", "clas1", "aclass"], 4),
+            ("label", ["other", "class1", "class0", "class0"], 2),
+            ("labels", ["class0", "class1 class0", "", "class1 clas0"], 5),
+        ] {
+            let error = error(column, labels);
+            let wrong = labels[line - 2].split(' ').next_back().unwrap();
+            let part =
+                format!("line {line}: column \"{column}\": the label {wrong} is not among the dataset's 2 classes");
+            assert!(error.contains(&part) && error.contains("name all classes (`classes`)"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_label_among_classes_whose_names_are_numbers_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         for class in ["2", "10"] {
@@ -189,6 +213,15 @@ mod tests {
     }
 
     #[test]
+    fn quotes_and_spaces_before_them_make_no_other_label() {
+        let table = "name,age,label\nclass0/0000, \"10\", \"cat\"\nclass0/0001,\"9\",\"cat\" \n\
+                     class1/0000,8, cat\nclass1/0001,7,cat\n";
+        let fields = read(table).unwrap();
+        assert_eq!(fields.classes().unwrap(), ["cat"]);
+        assert_eq!((0..4).map(|index| whole(&fields, 0, index)).collect::<Vec<_>>(), [10, 9, 8, 7]);
+    }
+
+    #[test]
     fn whole_numbers_are_exact() {
         let fields = |numbers: [&str; 4]| {
             let names = ["class0/0000", "class0/0001", "class1/0000", "class1/0001"];
@@ -209,6 +242,19 @@ mod tests {
         }
         let mixed = fields(["16777216", "0.5", "-3", "nan"]).unwrap();
         assert_eq!((0..3).map(|index| floats(&mixed, 0, index)[0]).collect::<Vec<_>>(), [16_777_216.0, 0.5, -3.0]);
+    }
+
+    #[test]
+    fn a_number_beyond_float32_is_an_error_and_infinity_is_none() {
+        let fields = |number: &str| {
+            read(&format!("name,x\nclass0/0000,0.5\nclass0/0001,{number}\nclass1/0000,1\nclass1/0001,2\n"))
+        };
+        for number in ["1e39", "-3.5e38"] {
+            let error = fields(number).unwrap_err();
+            assert!(error.contains(&format!("line 3: column \"x\": {number} is beyond float32")), "{error}");
+        }
+        assert_eq!(floats(&fields("-inf").unwrap(), 0, 1), [f32::NEG_INFINITY]);
+        assert_eq!(floats(&fields("3.4e38").unwrap(), 0, 1), [3.4e38]);
     }
 
     #[test]
@@ -294,8 +340,13 @@ mod tests {
             (format!("name,age\n{all}class1/0001,old\n"), "line 5: column \"age\": \"old\" is not a number"),
             (format!("name,age\n{all}class1/0001,\n"), "line 5: column \"age\": the cell is empty"),
             (format!("name,age\n{all}class1/0001,4 5\n"), "line 5: column \"age\": the cell has 2 numbers"),
-            (format!("name,age\n{all}class1/0001\n"), "found record with 1 field"),
+            (format!("name,age\n{all}class1/0001\n"), "line 5: cells in the line: 1"),
+            (format!("name,age\n{all}class1/0001,\"5"), "line 5: a quote begins a cell here and is never closed"),
+            (format!("name,age\n{all}class1/0001,5\" x\n"), "line 5: the cell 5\" x has a quote"),
+            ("name,labels\nx,\"a\nclass0/0000,b\ny,\"\n".to_string(), "line 2: column \"labels\" goes on in the next"),
+            ("name,age\n\"x\nclass0/0000\",1\n".to_string(), "line 2: column \"name\" goes on in the next"),
             (format!("name,age\n{all}class1/0001,99999999999999999999\n"), "more digits"),
+            (format!("name,Label\n{all}class1/0001,4\n"), "line 1: a column is called Label: write label if it has"),
             (format!("name,image\n{all}class1/0001,1\n"), "field \"image\": the prepared image"),
             (format!("name,label,label\n{all}"), "line 1: two columns have labels for the field \"label\""),
             (format!("name,label,PredictionString\n{all}"), "line 1: two columns have labels"),

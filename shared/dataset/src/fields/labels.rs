@@ -2,6 +2,7 @@
 
 use crate::CLASSES_MAX;
 use crate::label_text::{LabelTexts, WrongLabel};
+use crate::table::LINE_BREAKS;
 use std::collections::HashMap;
 
 /// The texts of labels: each text once, with its position.
@@ -25,6 +26,9 @@ pub(super) struct Several {
 impl Labels {
     /// Adds a text that may belong to no sample of the dataset. Returns its position.
     pub(super) fn add(&mut self, text: &str) -> Result<usize, String> {
+        if text.contains(LINE_BREAKS) {
+            return Err(format!("the label {text:?} has a line break: correct it"));
+        }
         if let Some(&position) = self.positions.get(text) {
             return Ok(position);
         }
@@ -49,13 +53,14 @@ impl Labels {
     /// is called.
     ///
     /// If the dataset has a class for the text of each sample, the texts are these `classes`. Otherwise the texts are
-    /// numbers if all those of samples are. Otherwise all texts name classes, sorted byte by byte, also those that no
-    /// sample has, unless they are numbers: so a file with the labels of several datasets numbers the classes of all of
-    /// them alike.
+    /// numbers if all those of samples are. Otherwise, if none is a class of the dataset, all texts name classes,
+    /// sorted byte by byte, also those that no sample has, unless they are numbers: so a file with the labels of
+    /// several datasets numbers the classes of all of them alike.
     ///
     /// # Errors
     ///
-    /// The row of a sample whose label is a number among names, a name among numbers, or no class index.
+    /// The row of a sample whose label is a number among names, a name among numbers, no class index, or no class of
+    /// the dataset while labels of other samples are.
     pub(super) fn numbers(
         &self,
         classes: &[String],
@@ -74,10 +79,34 @@ impl Labels {
             self.check_places(&texts, &own, &kinds)?;
             return Ok((texts.iter().map(|text| kinds.index(text).unwrap_or(0) as i64).collect(), None));
         }
+        self.check_known(&texts, &own)?;
         let mut names: Vec<&str> = texts.iter().copied().filter(|text| !kinds.is_number(text)).collect();
         names.sort_unstable();
         let numbers = texts.iter().map(|text| names.binary_search(text).unwrap_or(0) as i64).collect();
         Ok((numbers, Some(names.into_iter().map(str::to_owned).collect())))
+    }
+
+    /// Checks that either all names are classes of the dataset or none is: one wrong name would number all of them
+    /// anew.
+    fn check_known(&self, texts: &[&str], own: &HashMap<&str, i64>) -> Result<(), WrongLabel> {
+        let [known, unknown] = self.by_row(texts, own);
+        match (known.into_iter().min(), unknown.into_iter().min()) {
+            (Some((_, known)), Some((row, text))) => {
+                let what = format!(
+                    "the label {text} is not among the dataset's {} classes, but {known} is: correct it, or name all \
+                     classes (`classes`)",
+                    own.len()
+                );
+                Err((row, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the labels of samples, with their rows: those that are classes of the dataset, and the others.
+    fn by_row<'t>(&self, texts: &[&'t str], own: &HashMap<&str, i64>) -> [Vec<(u64, &'t str)>; 2] {
+        let with_rows = texts.iter().zip(&self.rows).filter_map(|(text, row)| Some(((*row)?, *text)));
+        with_rows.partition(|(_, text)| own.contains_key(text)).into()
     }
 
     /// Checks that labels which are class indices are not meant as names of the dataset's classes, if these names are
@@ -85,8 +114,7 @@ impl Labels {
     fn check_places(&self, texts: &[&str], own: &HashMap<&str, i64>, kinds: &LabelTexts) -> Result<(), WrongLabel> {
         let is_elsewhere = |(name, at): &(&&str, &i64)| kinds.index(name).is_some_and(|index| index != **at as u64);
         let Some((name, at)) = own.iter().filter(is_elsewhere).min_by_key(|(_, at)| **at) else { return Ok(()) };
-        let with_rows = texts.iter().zip(&self.rows).filter_map(|(text, row)| Some(((*row)?, text)));
-        let (known, unknown): (Vec<_>, Vec<_>) = with_rows.partition(|(_, text)| own.contains_key(*text));
+        let [known, unknown] = self.by_row(texts, own);
         match unknown.into_iter().min() {
             Some((row, text)) if !known.is_empty() => {
                 let what = format!(

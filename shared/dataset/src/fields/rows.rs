@@ -3,6 +3,7 @@
 use super::column::{ColumnReading, Unfinished};
 use super::{FieldsError, SampleFields};
 use crate::Dataset;
+use ddlp_pixels::LABEL;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -32,6 +33,12 @@ impl<'t> Rows<'t> {
         let has = vec![false; dataset.len() as usize];
         let mut rows = Self { path, unit, dataset, columns: Vec::new(), names: Names::new(dataset), has };
         for (place, name) in header.skip(1).enumerate() {
+            if name != LABEL && name.eq_ignore_ascii_case(LABEL) {
+                let what = format!(
+                    "a column is called {name}: write {LABEL} if it has the labels, and otherwise give it another name"
+                );
+                return Err(rows.wrong(row, what));
+            }
             let column = ColumnReading::new(name);
             match rows.columns.iter_mut().find(|(known, _)| known.name() == column.name()) {
                 None => rows.columns.push((column, vec![place])),

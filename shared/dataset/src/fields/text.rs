@@ -2,9 +2,8 @@
 
 use super::labels::Labels;
 use super::{FieldsError, SampleFields, devkit};
-use crate::Dataset;
+use crate::{Dataset, text_file};
 use ddlp_pixels::Field;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,9 +18,9 @@ pub(super) fn reads_beside(path: &Path) -> Option<&'static str> {
 
 /// Reads labels from a text file.
 pub(super) fn read(path: &Path, dataset: &dyn Dataset) -> Result<SampleFields, FieldsError> {
-    let unreadable = |source: std::io::Error| FieldsError::Unreadable { path: path.into(), source: source.into() };
+    let unreadable = |source| FieldsError::Unreadable { path: path.into(), source };
     let wrong = |row, what: String| FieldsError::Row { path: path.into(), unit: "line", row, what };
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = text_file::read(path).map_err(unreadable)?;
     let lines: Vec<&str> = text.trim_end().lines().map(str::trim).collect();
     let samples = dataset.len();
     if lines.len() as u64 != samples {
@@ -50,6 +49,9 @@ fn label_of<'t>(line: &'t str, synsets: Option<&'t [String]>) -> Result<&'t str,
     if line.is_empty() {
         return Err("the line is empty, but each line has a label".into());
     }
+    if line.contains('"') {
+        return Err(format!("{line} has a quote: in a text without commas, labels need none, so leave quotes out"));
+    }
     if line.contains(char::is_whitespace) {
         return Err(format!(
             "{line:?} is several words, but each line has a label alone: if lines name the samples, make the file a \
@@ -66,6 +68,7 @@ mod tests {
     use super::super::devkit::tests::SYNSETS;
     use super::*;
     use crate::folder::Folder;
+    use std::fs;
     use tempfile::TempDir;
 
     /// A folder of three images without classes.
@@ -91,7 +94,8 @@ mod tests {
     #[test]
     fn each_line_is_the_label_of_a_sample() {
         assert_eq!(read("labels.txt", "490\n361\r\n 171 \n\n").unwrap(), (vec![490, 361, 171], None));
-        let (labels, classes) = read("labels.txt", "n02\nn01\nn02").unwrap();
+        assert_eq!(read("labels.txt", "\u{feff}490\r\n361\r\n171\r\n").unwrap(), (vec![490, 361, 171], None));
+        let (labels, classes) = read("labels.txt", "\u{feff}n02\nn01\nn02").unwrap();
         assert_eq!((labels, classes.unwrap()), (vec![1, 0, 1], vec!["n01".to_owned(), "n02".to_owned()]));
     }
 
@@ -113,6 +117,8 @@ mod tests {
             ("1\n2\n", "has 2 labels, but the dataset has 3 samples"),
             ("1\n\n2\n", "line 2: the line is empty"),
             ("1\n2\nN/A\n", "line 3: the label N/A is a name, but that of line 1 is a number (1)"),
+            ("\"10\"\n\"9\"\n\"8\"\n", "line 1: \"10\" has a quote"),
+            ("cat\n\"cat\"\n\"old cat\"\n", "line 2: \"cat\" has a quote"),
             ("1\n-1\n2\n", "line 2: the label -1 is a number, but not a class index"),
             ("1\nval_2.JPEG 7\n2\n", "line 2: \"val_2.JPEG 7\" is several words"),
         ] {

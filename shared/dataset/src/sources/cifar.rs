@@ -187,14 +187,19 @@ impl BatchFile {
 impl Cifar {
     /// Returns whether a folder holds training batches.
     pub fn recognizes(directory: &Path) -> bool {
-        Self::first_in(directory, Variant::Cifar10).or(Self::first_in(directory, Variant::Cifar100)).is_some()
+        let holds = |variant| !matches!(Self::first_in(directory, variant), Ok(None));
+        directory.is_dir() && (holds(Variant::Cifar10) || holds(Variant::Cifar100))
     }
 
-    /// Returns the first training batch of a variant in a folder, if it holds one.
-    pub(super) fn first_in(directory: &Path, variant: Variant) -> Option<PathBuf> {
+    /// Returns the first training batch of a variant in a folder, if it holds one. Fails if one is out of reach, such
+    /// as a link that leads nowhere.
+    pub(super) fn first_in(directory: &Path, variant: Variant) -> io::Result<Option<PathBuf>> {
         match variant {
-            Variant::Cifar10 => numbered_batches(directory).ok()?.into_iter().next(),
-            Variant::Cifar100 => Some(directory.join("train.bin")).filter(|train| train.is_file()),
+            Variant::Cifar10 => Ok(numbered_batches(directory)?.into_iter().next()),
+            Variant::Cifar100 => {
+                let train = directory.join("train.bin");
+                Ok((train.symlink_metadata().is_ok() && is_file(&train)?).then_some(train))
+            }
         }
     }
 
@@ -334,7 +339,7 @@ fn training_set(directory: &Path) -> Result<(Variant, Vec<PathBuf>), CifarError>
     if !batches.is_empty() {
         return Ok((Variant::Cifar10, batches));
     }
-    match Cifar::first_in(directory, Variant::Cifar100) {
+    match Cifar::first_in(directory, Variant::Cifar100).map_err(failed)? {
         Some(train) => Ok((Variant::Cifar100, vec![train])),
         None => Err(CifarError::NoBatches { path: directory.to_owned() }),
     }

@@ -1,6 +1,6 @@
 //! Reading the names of classes from a text file: one a line, in the order of the labels.
 
-use std::fs;
+use crate::text_file;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,13 +37,12 @@ pub enum ClassListError {
 ///
 /// [`ClassListError`] says which line is blank.
 pub fn read_class_list(path: &Path) -> Result<Vec<String>, ClassListError> {
-    let path = || path.to_owned();
-    let text = fs::read_to_string(path()).map_err(|source| ClassListError::Io { path: path(), source })?;
-    let lines: Vec<&str> = text.strip_prefix('\u{feff}').unwrap_or(&text).lines().collect();
+    let text = text_file::read(path).map_err(|source| ClassListError::Io { path: path.into(), source })?;
+    let lines: Vec<&str> = text.lines().collect();
     let is_blank = |line: &&str| line.trim().is_empty();
     let names = lines.iter().rposition(|line| !is_blank(line)).map_or(0, |last| last + 1);
     match lines[..names].iter().position(is_blank) {
-        Some(blank) => Err(ClassListError::Blank { path: path(), line: blank + 1 }),
+        Some(blank) => Err(ClassListError::Blank { path: path.into(), line: blank + 1 }),
         None => Ok(lines[..names].iter().map(ToString::to_string).collect()),
     }
 }
@@ -51,6 +50,7 @@ pub fn read_class_list(path: &Path) -> Result<Vec<String>, ClassListError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn read(text: &str) -> Result<Vec<String>, String> {
         let home = tempfile::tempdir().unwrap();

@@ -32,7 +32,8 @@ impl LeftOut {
 /// Returns, for messages, what [`Dataset::left_out`](crate::Dataset::left_out) counts in a source of this kind.
 pub fn left_out_reason(kind: &str) -> String {
     let files = format!("outside the class folders, or without an image's extension ({})", EXTENSIONS.join(" "));
-    let members = "members without a sample, or with a second dot before an image's extension (.seg.png)";
+    let members = "members without a sample, or with a second dot before an image's extension (.seg.png), and shards \
+                   in folders below";
     match kind {
         "tar" => members.to_owned(),
         "mix" => format!("{files}; in shards, {members}"),

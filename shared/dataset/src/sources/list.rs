@@ -1,7 +1,8 @@
 //! A list of image files with their labels: a text file of comma-separated values.
 //!
 //! - The first line names the columns. The column `path` has paths of files, relative to the folder of the list; the
-//!   column `label` has a class index or the name of a class. Other columns may hold anything.
+//!   column `label` has a class index or the name of a class. Other columns may hold anything, but none may have one
+//!   of these names in other letters (`Label`).
 //! - Samples come in the order of the list, one for each line. A file may appear more than once.
 //! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
 //!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them
@@ -17,8 +18,9 @@ mod labels;
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
 use crate::stamp::Stamp;
-use crate::table::{Line, Table};
+use crate::table::{BROKEN, LINE_BREAKS, Line, Table};
 use crate::{Dataset, Decoders, Header, Identity, Location, OpenOptions, ReadError, parallel};
+use ddlp_pixels::LABEL;
 use labels::{Labels, Numbered};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -26,6 +28,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Column of the files' paths.
+const PATH: &str = "path";
 /// Paths that are examined together.
 const PATHS_TOGETHER: usize = 1024;
 
@@ -33,14 +37,14 @@ const PATHS_TOGETHER: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// The list cannot be read, or is no table.
+    /// The list cannot be read.
     #[error("cannot read the list {}", .path.display())]
     Unreadable {
         /// The list.
         path: PathBuf,
-        /// What failed, and in which line.
+        /// The operating system's error, or that the text is not UTF-8.
         #[source]
-        source: csv::Error,
+        source: io::Error,
     },
     /// The folder of the list, or a file in it, cannot be examined.
     #[error("cannot examine {}: check that you may read it", .path.display())]
@@ -153,9 +157,15 @@ struct Listed {
 fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
     let unreadable = |source| ListError::Unreadable { path: path.to_owned(), source };
     let wrong = |line, what: String| ListError::Line { path: path.to_owned(), line, what };
-    let bytes = fs::read(path).map_err(|error| unreadable(error.into()))?;
-    let mut table = Table::new(&bytes);
-    let header = table.header().map_err(unreadable)?;
+    let wrong_line = |(line, what)| wrong(line, what);
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let mut table = Table::new(&bytes).map_err(unreadable)?;
+    let header = table.header().map_err(wrong_line)?;
+    let is_almost = |name: &&String| [PATH, LABEL].iter().any(|own| own.eq_ignore_ascii_case(name) && own != name);
+    if let Some(name) = header.iter().find(is_almost) {
+        let what = format!("a column is called {name}: write {} if it is that one", name.to_ascii_lowercase());
+        return Err(wrong(1, format!("{what}, and otherwise give it another name")));
+    }
     let column = |name: &str| {
         let mut places = (0..header.len()).filter(|&place| &header[place] == name);
         let first = places.next();
@@ -164,23 +174,24 @@ fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
             None => Ok(first),
         }
     };
-    let Some(path_at) = column("path")? else {
+    let Some(path_at) = column(PATH)? else {
         return Err(wrong(
             1,
             "no column is called path: the first line must name the columns, such as path,label".into(),
         ));
     };
-    let label_at = column("label")?;
+    let label_at = column(LABEL)?;
     let (mut paths, mut labels) = (Vec::new(), Labels::new(options));
-    while let Some(Line { number: line, cells }) = table.next().map_err(unreadable)? {
-        let cell = |at: usize, name: &str| match std::str::from_utf8(cells[at]) {
+    while let Some(Line { number: line, cells }) = table.next().map_err(wrong_line)? {
+        let cell = |at: usize, name: &str| match std::str::from_utf8(&cells[at]) {
             Err(_) => Err(wrong(line, format!("the {name} is not UTF-8: save the list as UTF-8"))),
             Ok("") => Err(wrong(line, format!("the {name} is empty"))),
+            Ok(cell) if cell.contains(LINE_BREAKS) => Err(wrong(line, format!("the {name} {BROKEN}"))),
             Ok(cell) => Ok(cell.to_owned()),
         };
-        paths.push(cell(path_at, "path")?);
+        paths.push(cell(path_at, PATH)?);
         if let Some(at) = label_at {
-            labels.add(line, cell(at, "label")?);
+            labels.add(line, cell(at, LABEL)?);
         }
     }
     if paths.is_empty() {
@@ -327,6 +338,22 @@ mod tests {
     }
 
     #[test]
+    fn quotes_and_spaces_before_them_make_no_other_label() {
+        let (_root, numbers) = list("path,label\na.jpg, \"10\"\nb.jpg,\"9\"\nc.jpg,8\n");
+        let numbers = numbers.unwrap();
+        assert_eq!([0, 1, 2].map(|index| numbers.label(index)), [10, 9, 8]);
+        let (_root, names) = list("path,label\na.jpg, \"cat\"\nb.jpg,\"cat\" \nc.jpg, cat\n");
+        assert_eq!(names.unwrap().classes(), ["cat"]);
+    }
+
+    #[test]
+    fn a_line_break_in_a_column_that_nobody_reads_is_right() {
+        let (_root, list) = list("path,note,label\na.jpg,\"two\nlines\",1\nb.jpg,,2\n");
+        let list = list.unwrap();
+        assert_eq!((list.len(), list.label(0), list.label(1)), (2, 1, 2));
+    }
+
+    #[test]
     fn order_labels_and_sizes_belong_to_the_identity() {
         let of = |text| list(text).1.unwrap().identity();
         let first = of("path,label\nclass0/0000.jpg,1\nclass0/0001.jpg,0\n");
@@ -362,7 +389,13 @@ mod tests {
             ("path,label\nx.jpg,cat\n\ny.jpg,2\n", "line 4: the label 2 is a number, but that of line 2 is"),
             ("path,label,label\nx.jpg,1,2\n", "line 1: two columns are called label"),
             ("path,label,path\nx.jpg,1,y.jpg\n", "line 1: two columns are called path"),
-            ("path,label\nx.jpg\n", "cannot read the list"),
+            ("path,label\nx.jpg\n", "line 2: cells in the line: 1"),
+            ("path,label\n1.jpg,\"dog\n2.jpg,cat\n3.jpg,dog\n", "line 2: a quote begins a cell here and is never"),
+            ("path,label,size\n1.jpg,1,\"5 inch\n2.jpg,0,\"6 inch\n", "line 3: text follows the quote"),
+            ("path,label\n1.jpg,\"dog\n2.jpg,cat\n3.jpg,\"\n", "line 2: the label goes on in the next line"),
+            ("path,label\n\"1.jpg\",0\n\"2.jpg\n3.jpg\",1\n", "line 3: the path goes on in the next line"),
+            ("path,Label\nx.jpg,1\n", "line 1: a column is called Label: write label if it is that one"),
+            ("Path,label\nx.jpg,1\n", "line 1: a column is called Path: write path"),
         ] {
             let error = list(text).1.map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -143,12 +143,13 @@ struct Shard {
 impl Shards {
     /// Returns whether a folder holds shards.
     pub fn recognizes(directory: &Path) -> bool {
-        Self::first_in(directory).is_some()
+        directory.is_dir() && !matches!(Self::first_in(directory), Ok(None))
     }
 
-    /// Returns the first shard in a folder, if it holds one.
-    pub(super) fn first_in(directory: &Path) -> Option<PathBuf> {
-        shard_names(directory).ok()?.first().map(|name| directory.join(name))
+    /// Returns the first shard in a folder, if it holds one. Fails if one is out of reach, such as a link that leads
+    /// nowhere.
+    pub(super) fn first_in(directory: &Path) -> io::Result<Option<PathBuf>> {
+        Ok(shard_names(directory)?.first().map(|name| directory.join(name)))
     }
 
     /// Opens a single shard or all shards of a folder.
@@ -170,6 +171,9 @@ impl Shards {
             left_out: LeftOut::new(LISTED_MAX),
             identity: Identity::from_bytes([0; 32]),
         };
+        if path.is_dir() {
+            shards_below(path).into_iter().for_each(|name| shards.left_out.add(|| name));
+        }
         let (mut unlabelled, mut lost, mut has_labels) = (None::<(PathBuf, String)>, None, false);
         for (name, listing) in names.into_iter().zip(listings) {
             let mut listing = listing?;
@@ -392,6 +396,17 @@ fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// Returns the names of shards in folders of a folder of shards, sorted. They do not belong to the dataset.
+fn shards_below(directory: &Path) -> Vec<String> {
+    let folders = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = folders.filter(|path| path.is_dir()).filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+    let shards = files.map(|entry| entry.path()).filter(|path| is_shard_name(path));
+    let mut names: Vec<String> =
+        shards.map(|path| path.strip_prefix(directory).unwrap_or(&path).display().to_string()).collect();
+    names.sort_unstable();
+    names
 }
 
 #[cfg(test)]

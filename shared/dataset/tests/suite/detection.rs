@@ -49,6 +49,28 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
 }
 
 #[test]
+fn a_link_that_leads_nowhere_makes_a_folder_no_other_dataset() {
+    for (name, other) in [
+        ("0.tar", None),
+        ("0.tar", Some("cat/1.jpg")),
+        ("1.TAR", Some("0.tar")),
+        ("data_batch_1.bin", Some("cat/1.jpg")),
+        ("data_batch_2.bin", Some("data_batch_1.bin")),
+        ("train.bin", Some("cat/1.jpg")),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        if let Some(other) = other {
+            let bytes = if other.ends_with("tar") { shard() } else { vec![0; 3073] };
+            write(&directory.path().join(other), &bytes);
+        }
+        std::os::unix::fs::symlink("nowhere", directory.path().join(name)).unwrap();
+        let error = open(directory.path()).map(|dataset| dataset.kind()).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(source.contains(name) || error.to_string().contains(name), "{name}: {error}: {source}");
+    }
+}
+
+#[test]
 fn a_folder_of_two_kinds_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

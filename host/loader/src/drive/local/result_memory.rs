@@ -47,16 +47,25 @@ fn hold(file: &File, path: &Path) -> io::Result<()> {
 /// the agent judges: among them a file that another agent uses.
 pub(super) fn spare(path: &Path) -> io::Result<()> {
     let Ok(file) = File::options().read(true).write(true).open(path) else { return Ok(()) };
-    let mut start = [0; MAGIC.len()];
-    let is_ours = file.metadata()?.is_file()
-        && file.read_exact_at(&mut start, 0).is_ok()
-        && (start == MAGIC || start == MAGIC_FREE);
     // An agent holds this other kind of lock for as long as it runs.
-    if !is_ours || file.try_lock().is_err() || lock(&file) != Ok(false) {
+    if !file.metadata()?.is_file() || !begins_like_a_slot(&file) || file.try_lock().is_err() || lock(&file) != Ok(false)
+    {
         return Ok(());
     }
     tracing::debug!(path = %path.display(), "a batch of an earlier run still lies there: the drive gets a new file");
     std::fs::remove_file(path.canonicalize()?)
+}
+
+/// Returns whether a file is one of slots, or empty, that no agent and no run uses.
+pub(super) fn is_unused(path: &Path) -> bool {
+    let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
+    let is_of_slots = file.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) || begins_like_a_slot(&file);
+    is_of_slots && file.try_lock().is_ok() && lock(&file) != Ok(false)
+}
+
+fn begins_like_a_slot(file: &File) -> bool {
+    let mut start = [0; MAGIC.len()];
+    file.read_exact_at(&mut start, 0).is_ok() && (start == MAGIC || start == MAGIC_FREE)
 }
 
 /// Returns whether the path leads to this open file. The path may lead to a later run's file ([`spare`]).
@@ -87,7 +96,10 @@ mod tests {
         let held = open_locked(named.path()).unwrap();
         assert_eq!(open_locked(named.path()).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
         drop(held);
-        open_locked(named.path()).unwrap();
+        // A process that another test starts has the file open, too, until it executes its program.
+        while open_locked(named.path()).is_err() {
+            std::thread::yield_now();
+        }
         // Such a lock needs a file that is open for writing: here it fails as on a file system without locks.
         hold(&File::open(named.path()).unwrap(), named.path()).unwrap();
     }

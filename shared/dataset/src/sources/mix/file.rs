@@ -2,9 +2,8 @@
 //! Paths are relative to the folder of the file. All datasets have a weight, or none has one.
 
 use super::{Mix, MixError};
-use crate::{Kind, OpenOptions, sources};
+use crate::{Kind, OpenOptions, sources, text_file};
 use serde::Deserialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,7 +62,7 @@ pub(crate) fn paths_in(path: &Path) -> Result<Vec<PathBuf>, MixError> {
 }
 
 fn read(path: &Path) -> Result<Vec<Described>, MixError> {
-    let text = fs::read_to_string(path).map_err(|source| MixError::Unreadable { path: path.to_owned(), source })?;
+    let text = text_file::read(path).map_err(|source| MixError::Unreadable { path: path.to_owned(), source })?;
     let parsed: Result<Description, _> = toml::from_str(&text);
     let malformed = |error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());

@@ -15,6 +15,9 @@ use std::path::Path;
 /// Extensions of a sample's image, after the first dot of its name, in any case.
 pub const IMAGE_EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp"];
 
+/// Extensions of images that a shard is not read for.
+const OTHER_IMAGES: [&str; 8] = ["gif", "jfif", "jpe", "pbm", "pnm", "pam", "avif", "heic"];
+
 /// Extension of a sample's label.
 const LABEL_EXTENSION: &str = "cls";
 
@@ -150,6 +153,17 @@ impl Group {
             let problem = self.problem(path, &problem);
             return if has_label { Err(problem) } else { Ok(Some(problem)) };
         }
+        let other_image = self.others.iter().find(|other| is_other_image(other)).filter(|_| self.image.is_none());
+        if let Some(other) = other_image {
+            let problem = format!(
+                "an image {} and none with an extension of which images are read ({}): rename it if it is a JPEG, and \
+                 convert it otherwise",
+                String::from_utf8_lossy(other),
+                IMAGE_EXTENSIONS.join(" ")
+            );
+            let problem = self.problem(path, &problem);
+            return if self.label.is_some() { Err(problem) } else { Ok(Some(problem)) };
+        }
         if self.image.is_none() && self.label.is_some() {
             return Err(self.problem(path, "a label and no image: its members must follow each other"));
         }
@@ -212,6 +226,11 @@ impl Role {
             _ => IMAGE_EXTENSIONS.contains(&extension).then_some(Self::Image),
         }
     }
+}
+
+/// Returns whether a member is an image that no sample can have.
+fn is_other_image(path: &[u8]) -> bool {
+    split_name(path).is_some_and(|(_, extension)| OTHER_IMAGES.contains(&extension.as_str()))
 }
 
 /// Returns the key, role and extension of a member whose key would end at the last dot.

@@ -224,11 +224,28 @@ fn shards_may_have_no_labels_but_not_beside_shards_that_have_some() {
 }
 
 #[test]
+fn shards_in_folders_below_are_left_out_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let shard = archive(&[("1.jpg", b"x"), ("1.cls", b"0")]);
+    fs::create_dir(directory.path().join("sub")).unwrap();
+    write(directory.path(), "0.tar", &shard);
+    write(&directory.path().join("sub"), "1.tar", &shard);
+    write(&directory.path().join("sub"), "notes.txt", b"x");
+    let shards = Shards::open(directory.path()).unwrap();
+    assert_eq!((shards.len(), shards.left_out(), shards.left_out_names()), (1, 1, ["sub/1.tar".to_owned()].as_slice()));
+}
+
+#[test]
 fn incomplete_samples_are_named() {
-    let cases: [(&[Entry<'_>], &str); 7] = [
+    let cases: [(&[Entry<'_>], &str); 9] = [
         (&[("a/1.jpg", b"x"), ("a/2.jpg", b"x"), ("a/2.cls", b"1")], "sample a/1 in"),
         (&[("1.jpg", b"x"), ("2.cls", b"1"), ("2.jpg", b"x"), ("1.cls", b"1")], "sample 1 in"),
         (&[("1.cls", b"1"), ("1.txt", b"x")], "a label and no image"),
+        (
+            &[("1.gif", b"x"), ("1.cls", b"1")],
+            "an image 1.gif and none with an extension of which images are read (jpg ",
+        ),
+        (&[("1.jpg", b"x"), ("2.JFIF", b"x")], "an image 2.JFIF and none"),
         (&[("1.jpg", b"x"), ("1.png", b"x"), ("1.cls", b"1")], "two images"),
         (&[("1.jpg", b"x"), ("1.cls", b"1"), ("1.CLS", b"1")], "two labels"),
         (&[("1.jpg", b"x"), ("1.cls", b"-1")], "\"-1\""),
@@ -243,7 +260,7 @@ fn incomplete_samples_are_named() {
     let message = refusal(&archive(&[("README", b"x")]));
     assert!(message.contains("no samples") && message.ends_with("but s.tar:README is neither"), "{message}");
     let message = refusal(&archive(&[("1.gif", b"x"), ("2.gif", b"x")]));
-    assert!(message.contains("an image (jpg, jpeg,") && message.ends_with("but s.tar:1.gif is neither"), "{message}");
+    assert!(message.contains("sample 1 in") && message.contains("an image 1.gif and none with"), "{message}");
     assert!(refusal(&archive(&[])).contains("no samples"));
 }
 
