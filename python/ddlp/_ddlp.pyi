@@ -102,6 +102,7 @@ class Run:
     """A run: the batches of its epochs, one after the other."""
 
     batches_per_epoch: int
+    samples_of_rank: int
     classes: list[str]
     fields: list[str]
     samples: int

@@ -28,6 +28,7 @@ from ._phases import EPOCHS_MAX, Phase, moved, phase_at, phases_of, pipelines_of
 from ._pipeline import plain
 from ._position import LatestIteration
 from ._report import Report
+from ._sampler import sampler_of
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet's channels, for the option `normalize`."""
@@ -87,6 +88,8 @@ class Loader(Arguments):
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         self._dataset: Dataset | None = None
+        self._sampler: Any = None
+        self._batch_sampler: Any = None
         # Whether the run was closed for another one, which then could not be opened.
         self._has_lost_run = False
         # The phase of the run.
@@ -144,6 +147,22 @@ class Loader(Arguments):
                 raise UsageError("the loader is closed: ask for its dataset before, or open it by ddlp.Dataset")
             self._dataset = of_run(native, self._arguments)
         return self._dataset
+
+    @property
+    def sampler(self) -> Any:
+        """What a program asks of a DataLoader's sampler: the number of samples of an epoch on this rank (`len`), and
+        `set_epoch`. With PyTorch installed, it is one of PyTorch's, a SequentialSampler under ``shuffle=False``."""
+        if self._sampler is None:
+            shuffles = self._options["shuffle"]
+            self._sampler = sampler_of(shuffles, lambda: self._latest().samples_of_rank, self.set_epoch)
+        return self._sampler
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The same of the batches of an epoch."""
+        if self._batch_sampler is None:
+            self._batch_sampler = sampler_of(True, self.__len__, self.set_epoch)
+        return self._batch_sampler
 
     @property
     def samples(self) -> int:
@@ -314,7 +333,9 @@ class Loader(Arguments):
             self.load_state_dict(state["resume"])
 
     def __repr__(self) -> str:
-        return f"ddlp.Loader({self._arguments['dataset']!r}, batch_size={self._options['batch_size']})"
+        ranks = self._options["world_size"]
+        of_all = f" of all {ranks} ranks" if ranks > 1 else ""
+        return f"ddlp.Loader({self._arguments['dataset']!r}, batch_size={self.batch_size}{of_all})"
 
     def _open(self) -> None:
         _ddlp.set_log_level(min(_LOG.getEffectiveLevel(), 255))

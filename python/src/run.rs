@@ -70,6 +70,9 @@ pub struct Run {
     /// Batches of an epoch.
     #[pyo3(get)]
     batches_per_epoch: u32,
+    /// Samples of an epoch that this rank gets.
+    #[pyo3(get)]
+    samples_of_rank: u64,
     /// The Python objects that are the dataset, or a part of it. The loader inside `state` reads them.
     objects: Vec<Arc<Sequence>>,
     /// The dataset, until the run is closed.
@@ -211,6 +214,7 @@ impl Run {
                 stopper: loader.stopper(),
             })),
             batches_per_epoch: loader.batches_per_epoch(),
+            samples_of_rank: loader.samples_of_rank(),
             classes: loader.classes().to_vec(),
             fields: loader.fields().fields().map(|field| field.name.clone()).filter(|name| name != LABEL).collect(),
             note_of_classes: ddlp_host::note_of_classes(&**loader.dataset(), &how.classes, loader.fields()),

@@ -198,6 +198,11 @@ impl Loader {
         self.batches
     }
 
+    /// Returns the number of samples of an epoch that this rank gets. Several views of a sample count once.
+    pub fn samples_of_rank(&self) -> u64 {
+        self.engine.task.cut.samples_of_rank()
+    }
+
     /// Returns the names of the classes; a label is an index into them. They are those of the dataset, unless a table
     /// of fields names others.
     pub fn classes(&self) -> &[String] {

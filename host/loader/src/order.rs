@@ -122,6 +122,11 @@ impl EpochCut {
         }
     }
 
+    /// Returns the number of samples of an epoch that this rank gets.
+    pub fn samples_of_rank(&self) -> u64 {
+        (0..self.batches() as u32).map(|batch| self.share(batch).count() as u64).sum()
+    }
+
     /// Returns the positions in the epoch's order that form this rank's share of global batch `batch`. Positions past
     /// the end wrap (padding). If samples repeat, ranks take turns, so that each gets another copy of a sample.
     fn share(&self, batch: u32) -> impl Iterator<Item = u64> {
