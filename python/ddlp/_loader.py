@@ -165,6 +165,26 @@ class Loader(Arguments):
         return self._batch_sampler
 
     @property
+    def batch_size(self) -> int:
+        """Samples of a global batch, of all ranks together."""
+        return int(self._options["batch_size"])
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that the samples do not fill is left out."""
+        return bool(self._options["last"] == "drop")
+
+    @property
+    def num_workers(self) -> int:
+        """0, as for a DataLoader that makes its batches in the program's own process: threads prepare them there."""
+        return 0
+
+    @property
+    def pin_memory(self) -> bool:
+        """False: batches lie in ordinary memory, or, by the option `device`, on the GPU."""
+        return False
+
+    @property
     def samples(self) -> int:
         """Number of samples of the dataset, also of those that `indices` leaves out."""
         return self._latest().samples

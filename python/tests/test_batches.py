@@ -147,6 +147,14 @@ def test_planes_of_pixels_are_a_view(pack):
         assert numpy.array_equal(planes.images.transpose(0, 2, 3, 1), rows.images)
 
 
+def test_a_loader_has_what_programs_read_of_a_dataloader(pack):
+    with pixels(pack, last="drop") as loader:
+        read = (loader.batch_size, loader.drop_last, loader.num_workers, loader.pin_memory)
+    assert read == (16, True, 0, False)
+    with pixels(pack) as loader:
+        assert not loader.drop_last
+
+
 def test_the_last_batch_is_short_dropped_or_padded(pack):
     sizes = {last: [len(batch.images) for batch in pixels(pack, last=last)] for last in ("short", "drop", "pad")}
     assert sizes == {"short": [16, 16, 16, 12], "drop": [16, 16, 16], "pad": [16, 16, 16, 16]}

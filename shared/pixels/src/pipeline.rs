@@ -134,9 +134,9 @@ impl Pipeline {
     /// The names that [`named`](Self::named) knows.
     pub const NAMES: [&'static str; 3] = ["imagenet-train", "imagenet-val", "cifar-train"];
 
-    /// Returns the pipeline with this name.
+    /// Returns the pipeline with this name, whose words may also be joined by `_`.
     pub fn named(name: &str) -> Option<Self> {
-        match name {
+        match name.replace('_', "-").as_str() {
             "imagenet-train" => Some(Self::imagenet_train()),
             "imagenet-val" => Some(Self::imagenet_val()),
             "cifar-train" => Some(Self::cifar_train()),

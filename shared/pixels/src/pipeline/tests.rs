@@ -4,6 +4,7 @@ use super::*;
 fn named_pipelines_are_valid() {
     for name in Pipeline::NAMES {
         let pipeline = Pipeline::named(name).unwrap();
+        assert_eq!(Pipeline::named(&name.replace('-', "_")).as_ref(), Some(&pipeline));
         let side = if name.starts_with("cifar") { 32 } else { 224 };
         assert_eq!(pipeline.validate(), Ok(Shape { height: side, width: side, channels: 3 }));
         assert_eq!(pipeline.output().bytes(), (side * side * 3) as usize);
