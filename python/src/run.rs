@@ -530,16 +530,11 @@ impl Run {
     /// Returns the position after the batch that Python took last.
     fn position(&self) -> LoaderState {
         let due = locked(&self.due);
-        let mut state = locked(&self.measured_from).clone().unwrap_or_else(|| locked(&self.figures).state());
-        if let Some(batch) = &*due {
-            let (epoch, index) = (batch.epoch(), batch.index());
-            if state.epoch != epoch {
-                // It is the last batch of its epoch.
-                (state.epoch, state.delivered) = (epoch, (0..self.batches_per_epoch).collect());
-            }
-            state.delivered.retain(|&delivered| delivered != index);
+        let state = locked(&self.measured_from).clone().unwrap_or_else(|| locked(&self.figures).state());
+        match &*due {
+            Some(batch) => state.without(batch.epoch(), batch.index(), self.batches_per_epoch),
+            None => state,
         }
-        state
     }
 
     /// Returns whether this thread waits for a batch: then a handler of a signal has interrupted it.

@@ -219,12 +219,13 @@ impl Accelerator {
         Ok(Self { output: Output::new(&device)?, device })
     }
 
-    /// Takes a batch, and reads it back for the digest, if there is one.
+    /// Takes a batch, and reads it back for the digest, if there is one. Waits until the batch is finished: only then
+    /// has it arrived.
     fn take(&mut self, batch: Batch, digest: Option<&mut Digest>) -> Result<(), LoaderError> {
         let failed = |error: CudaError| LoaderError::Delivery(error.into());
         match digest {
             Some(digest) => Ok(digest.update(&self.output.read(batch).map_err(failed)?)?),
-            None => self.output.finish(&batch).map_err(failed),
+            None => self.output.finish(&batch).and_then(|()| self.output.wait()).map_err(failed),
         }
     }
 }
@@ -242,7 +243,9 @@ fn deliver(
     while let Some(batch) = loader.next() {
         let batch = batch?;
         match (&mut device, &mut digest) {
-            (Some(device), digest) => device.take(batch, digest.as_deref_mut())?,
+            (Some(device), digest) => {
+                device.take(batch, digest.as_deref_mut()).inspect_err(|_| loader.take_back())?;
+            }
             (None, Some(digest)) => digest.update(&batch)?,
             (None, None) => drop(batch),
         }
@@ -255,9 +258,6 @@ fn deliver(
         }
         pretend_to_train(step, interrupt);
         saving.batch_done(loader);
-    }
-    if let Some(device) = device {
-        device.output.wait().map_err(|error| LoaderError::Delivery(error.into()))?;
     }
     Ok(if interrupt.requested() { Delivered::Interrupted } else { Delivered::All })
 }

@@ -42,7 +42,7 @@ use crate::mixing::{BatchMix, Mixing};
 use crate::order::{EpochCut, Orders, Walks};
 use crate::per_sample::PerSample;
 use crate::plan::PlanRecord;
-use crate::recorder::Recorder;
+use crate::recorder::{Delivered, Recorder};
 use crate::report::{CorruptReport, FaultKind, Report};
 use crate::schedule::{BatchId, CPU, ProngId, ResultUse, Schedule};
 use crate::signal::Signal;
@@ -166,6 +166,10 @@ pub(crate) struct Core {
     spare: Vec<FetchedSample>,
     spare_max: usize,
     pub plan: PlanRecord,
+    /// The batch that was delivered last.
+    last: Option<Delivered>,
+    /// A batch that the schedule calls delivered, but that did not reach the consumer.
+    pub taken_back: Option<BatchId>,
     /// Whether the consumer has asked for a batch and got none yet.
     pub consumer_waits: bool,
     announced: Announced,
@@ -445,6 +449,8 @@ impl Core {
             spare: Vec::new(),
             spare_max: depth.in_flight(),
             plan: PlanRecord::new(task.cut.batches()),
+            last: None,
+            taken_back: None,
             consumer_waits: false,
             announced: Announced::default(),
             orders: Orders::new(task.walks.clone(), task.cut.clone()),

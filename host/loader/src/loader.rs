@@ -420,6 +420,14 @@ impl Loader {
         Ok(())
     }
 
+    /// Counts the batch that was returned last as not delivered, because it did not reach the device that was to have
+    /// it, and ends the run. [`state`](Self::state), [`plan`](Self::plan) and [`report`](Self::report) then lack the
+    /// batch; a run that resumes begins with it.
+    pub fn take_back(&mut self) {
+        self.shut_down();
+        self.engine.take_back();
+    }
+
     /// Ends the run, and the drives that it started.
     fn shut_down(&mut self) {
         let was_over = std::mem::replace(&mut self.is_over, true);

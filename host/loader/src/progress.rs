@@ -86,10 +86,14 @@ impl ProgressHandle {
     /// [`Loader::state`](crate::Loader::state) returns.
     pub fn state(&self) -> LoaderState {
         let core = self.engine.lock();
-        LoaderState {
+        let state = LoaderState {
             epoch: core.schedule.current_epoch().unwrap_or(self.epochs),
             delivered: core.schedule.delivered(),
             ..self.fresh.clone()
+        };
+        match core.taken_back {
+            Some(id) => state.without(id.epoch, id.batch, self.batches),
+            None => state,
         }
     }
 

@@ -12,6 +12,15 @@ use std::time::Instant;
 /// Largest number of corrupt samples, and of faults, that the report lists; all are counted.
 pub const LISTED_MAX: usize = 10_000;
 
+/// A batch that was delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivered {
+    pub id: BatchId,
+    pub prong: ProngId,
+    /// Number of images.
+    pub images: usize,
+}
+
 #[derive(Debug, Default)]
 struct ProngRecord {
     report: ProngReport,
@@ -139,7 +148,7 @@ impl Recorder {
         self.prongs[prong].report.prepared += images as u64;
     }
 
-    pub fn delivered(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
+    pub fn delivered(&mut self, Delivered { id, prong, images }: Delivered, asked_s: f64, met: Option<u32>) {
         let now = self.now();
         self.end_s = now;
         self.report.batches += 1;
@@ -161,6 +170,25 @@ impl Recorder {
         });
         self.count_in_epoch(prong, id, images, asked_s, met);
         self.tick();
+    }
+
+    /// Records that the batch which was delivered last did not reach the consumer.
+    pub fn taken_back(&mut self, Delivered { id, prong, images }: Delivered) {
+        self.report.batches -= 1;
+        self.report.images -= images as u64;
+        if self.report.batches == 0 {
+            self.report.first_batch_s = 0.0;
+        }
+        let record = &mut self.prongs[prong].report;
+        record.batches -= 1;
+        record.images -= images as u64;
+        self.deliveries.kept.pop_if(|last| (last.epoch, last.batch) == (id.epoch, id.batch));
+        if let Some(epoch) = self.report.epochs.last_mut() {
+            epoch.batches -= 1;
+            epoch.images -= images as u64;
+            epoch.batches_by_prong[prong] -= 1;
+        }
+        self.report.epochs.pop_if(|epoch| epoch.batches == 0);
     }
 
     /// Records that the run failed while the consumer waited for a batch.

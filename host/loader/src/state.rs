@@ -145,6 +145,17 @@ fn listed(differences: &[Difference]) -> String {
 }
 
 impl LoaderState {
+    /// Returns the position without the batch that was delivered last, batch `batch` of `epoch`, which has `batches`
+    /// batches.
+    pub fn without(mut self, epoch: u32, batch: u32, batches: u32) -> Self {
+        if self.epoch != epoch {
+            // It was the last batch of its epoch.
+            (self.epoch, self.delivered) = (epoch, (0..batches).collect());
+        }
+        self.delivered.retain(|&delivered| delivered != batch);
+        self
+    }
+
     /// Checks that a run that would save `fresh` at its start can resume from this state.
     pub(crate) fn check_fits(&self, fresh: &Self, batches: u32) -> Result<(), StateError> {
         if self.version != STATE_VERSION {

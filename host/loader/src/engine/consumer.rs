@@ -6,6 +6,7 @@ use crate::bucket::Bucket;
 use crate::delivery::{BatchMemory, HostValues, SlotTable};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
+use crate::recorder::Delivered;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::program::CorruptPolicy;
@@ -64,9 +65,20 @@ impl Engine {
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let (samples, fields) = (self.task.dataset.len(), self.task.bucket(id).fields.clone());
         let batch = Batch::new(samples, id, prong, fields, ready.records, ready.memory, ready.finishing);
-        core.recorder.delivered(prong, id, batch.len(), asked_s, met);
+        let delivered = Delivered { id, prong, images: batch.len() };
+        core.recorder.delivered(delivered, asked_s, met);
+        core.last = Some(delivered);
         self.wake_cpu();
         Some(Ok(batch))
+    }
+
+    /// Counts the batch that was delivered last as not delivered.
+    pub fn take_back(&self) {
+        let core = &mut *self.lock();
+        let Some(last) = core.last.take() else { return };
+        core.recorder.taken_back(last);
+        core.plan.taken_back(last.id);
+        core.taken_back = Some(last.id);
     }
 
     /// Returns the kind of batch places that the consumer keeps entirely, so that no further batch can be prepared: no

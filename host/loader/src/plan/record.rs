@@ -32,6 +32,13 @@ impl PlanRecord {
         }
     }
 
+    /// Records that the batch which was delivered last did not reach the consumer, and that none follows.
+    pub fn taken_back(&mut self, id: BatchId) {
+        self.whole
+            .retain(|whole| whole.epoch != id.epoch || whole.deliveries.last().map(|last| last.0) != Some(id.batch));
+        self.begun = PlanEpoch::default();
+    }
+
     /// Records that the run goes on at another position: an epoch that has begun is not delivered to its end.
     pub fn moved(&mut self) {
         self.begun = PlanEpoch::default();
