@@ -59,13 +59,15 @@ def test_the_training_script_of_pytorchs_examples(pack):
     for epoch in range(1, 3):
         train_sampler.set_epoch(epoch)
         orders.append([])
-        for i, (images, target) in enumerate(train_loader):
+        steps = 0
+        for images, target in train_loader:
             loss = criterion(model(images), target)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             orders[-1].append(float(images.sum()))
-        assert i + 1 == len(train_loader)
+            steps += 1
+        assert steps == len(train_loader)
         seen = sum(len(target) for _, target in val_loader)
         assert len(val_loader.sampler) * world_size == len(val_loader.dataset) == seen
     with small_loader(pack) as again:
