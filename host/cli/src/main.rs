@@ -252,8 +252,18 @@ mod tests {
     }
 
     /// Options that need no default: without them nothing is read, written or done.
-    const WITHOUT_DEFAULT: [&str; 9] =
-        ["json", "report", "plan-out", "state-out", "plan-in", "resume", "max-side", "sample", "on-behalf-of"];
+    const WITHOUT_DEFAULT: [&str; 10] = [
+        "json",
+        "report",
+        "plan-out",
+        "state-out",
+        "plan-in",
+        "resume",
+        "max-side",
+        "sample",
+        "picture",
+        "on-behalf-of",
+    ];
 
     fn assert_defaults_are_named(command: &clap::Command) {
         for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {

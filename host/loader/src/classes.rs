@@ -70,7 +70,8 @@ mod tests {
     use crate::builder::LoaderBuilder;
     use crate::setup::RunSetup;
     use crate::state::StateError;
-    use std::fs;
+    use std::error::Error;
+    use std::{fs, iter};
     use tempfile::TempDir;
 
     const ALL: [&str; 3] = ["class0", "class1", "class2"];
@@ -125,6 +126,11 @@ mod tests {
         assert!(said.contains("`classes`: 1 of the dataset's classes") && said.contains("class2"), "{said}");
     }
 
+    /// Returns an error and its causes in words.
+    fn chain(error: &dyn Error) -> String {
+        iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+
     #[test]
     fn given_classes_number_the_labels_of_a_file() {
         let root = list();
@@ -132,7 +138,7 @@ mod tests {
         let setup = |text: &str| {
             fs::write(&table, text).unwrap();
             RunSetup::new(&builder(&root, "flat", &ALL).with(|o| o.fields = Some(table.clone())))
-                .map_err(|error| error.to_string())
+                .map_err(|error| chain(&error))
         };
         let named = setup("name,label\n1,class2\n2,class0\n").unwrap_or_else(|error| panic!("{error}"));
         let label = |index| i64::from_ne_bytes(named.beside.value(0, index).try_into().unwrap());
@@ -140,7 +146,7 @@ mod tests {
         let several = setup("name,labels\n1,class2 class0\n2,\n").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(several.beside.fields().next().unwrap().shape, [3]);
         for (text, part) in [
-            ("name,label\n1,class2\n2,other\n", "not among the 3 given ones, such as other"),
+            ("name,label\n1,class2\n2,other\n", "line 3: the label other is not among the dataset's 3 classes"),
             ("name,label\n1,1\n2,3\n", "sample 2.jpg has the label 3, but 3 classes are given"),
             ("name,age\n1,1\n2,3\n", "the dataset has no labels"),
         ] {

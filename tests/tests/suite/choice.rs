@@ -63,7 +63,7 @@ fn of_run(builder: LoaderBuilder) -> Contents {
 
 /// Returns why a loader cannot be built, with all causes.
 fn refusal(builder: LoaderBuilder) -> String {
-    let error = builder.build().err().expect("the loader cannot be built");
+    let error = builder.build().expect_err("the loader cannot be built");
     chain(&error)
 }
 

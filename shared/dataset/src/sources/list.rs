@@ -167,7 +167,7 @@ fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
         return Err(wrong(1, format!("{what}, and otherwise give it another name")));
     }
     let column = |name: &str| {
-        let mut places = (0..header.len()).filter(|&place| &header[place] == name);
+        let mut places = (0..header.len()).filter(|&place| header[place] == *name);
         let first = places.next();
         match places.next() {
             Some(_) => Err(wrong(1, format!("two columns are called {name}: rename one, or leave it out"))),
