@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Returns an error and its causes in words.
-    fn chain(error: &dyn Error) -> String {
+    fn chain(error: &(dyn Error + 'static)) -> String {
         iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
     }
 
