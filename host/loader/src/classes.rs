@@ -71,7 +71,7 @@ mod tests {
     use crate::setup::RunSetup;
     use crate::state::StateError;
     use std::error::Error;
-    use std::{fs, iter};
+    use std::fs;
     use tempfile::TempDir;
 
     const ALL: [&str; 3] = ["class0", "class1", "class2"];
@@ -127,8 +127,14 @@ mod tests {
     }
 
     /// Returns an error and its causes in words.
-    fn chain(error: &(dyn Error + 'static)) -> String {
-        iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    fn chain(error: &LoaderError) -> String {
+        let mut words = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            words = format!("{words}: {error}");
+            cause = error.source();
+        }
+        words
     }
 
     #[test]
