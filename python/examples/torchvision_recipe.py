@@ -13,7 +13,7 @@ import os
 import torch
 from torch import distributed, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 from torchvision import models
 from torchvision.transforms import InterpolationMode, v2
 
@@ -100,7 +100,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = models.get_model(args.model, num_classes=len(train.classes)).to(device)
     parallel = nn.parallel.DistributedDataParallel(model)
-    average = AveragedModel(model, device, get_ema_multi_avg_fn(0.99998), use_buffers=True)
+    average = AveragedModel(model, device, avg_fn=get_ema_avg_fn(0.99998), use_buffers=True)
     rate = 0.5 * args.batch_size / 1024
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=2e-5)
     warm_up = LinearLR(optimizer, 0.01, total_iters=args.warm_up)
