@@ -152,7 +152,10 @@ mod tests {
         let several = setup("name,labels\n1,class2 class0\n2,\n").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(several.beside.fields().next().unwrap().shape, [3]);
         for (text, part) in [
-            ("name,label\n1,class2\n2,other\n", "line 3: column \"label\": the label other is not among the dataset's 3 classes"),
+            (
+                "name,label\n1,class2\n2,other\n",
+                "line 3: column \"label\": the label other is not among the dataset's 3 classes",
+            ),
             ("name,label\n1,1\n2,3\n", "sample 2.jpg has the label 3, but 3 classes are given"),
             ("name,age\n1,1\n2,3\n", "the dataset has no labels"),
         ] {
