@@ -179,7 +179,7 @@ def split(
             the other samples, for training, and those of the fold, for validation.
         by: "class" divides each class by the same shares, to within a sample. A list of whole numbers, one for each
             sample of the dataset, does the same for groups of equal numbers. Default: the dataset is divided as one.
-        indices: Divides only these samples, each of which may occur once.
+        indices: Divides only these samples. Each may occur once.
         seed: Seed of the random choices.
 
     Raises:

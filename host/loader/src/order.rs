@@ -189,12 +189,12 @@ impl Orders {
         Self { walks, cut, made: Vec::new() }
     }
 
-    /// Returns whether the order of this epoch is known, or that there is none.
+    /// Returns whether it is known what order this epoch has, or why it has none.
     pub fn has(&self, epoch: u32) -> bool {
         self.made.iter().any(|(number, _)| *number == epoch)
     }
 
-    /// Keeps an order, or why there is none, and drops the orders of epochs before `current`.
+    /// Keeps an order, or the reason for its absence. Drops the orders of epochs before `current`.
     pub fn keep(&mut self, epoch: u32, order: Result<Arc<EpochOrder>, String>, current: Option<u32>) {
         let current = current.unwrap_or(epoch);
         self.made.retain(|(number, _)| *number >= current && *number != epoch);

@@ -585,4 +585,6 @@ fn make_alone(change: &impl MakeArea, from: &Cutout<'_>, made: Rect, out: &mut [
 }
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod tests;

@@ -19,8 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Epochs for which the program's function is called ahead. Prongs work on two epochs, of which the first one may have
-/// a single batch: when that batch is delivered, the third epoch has to be known.
+/// Epochs for which the program's function is called ahead. Prongs work on two epochs. The first one may have a single
+/// batch; when that batch is delivered, the third epoch has to be known.
 const PROGRAM_AHEAD: usize = 3;
 
 /// What the consumer keeps entirely, buffers or slots, and how many of them there are.

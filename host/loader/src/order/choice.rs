@@ -195,8 +195,8 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Checks a choice for a dataset of `copies.dataset` samples with these labels, of which `classes` have names, and
-    /// makes everything ready for the epochs.
+    /// Checks a choice for a dataset of `copies.dataset` samples, and makes everything ready for the epochs. `label`
+    /// returns a sample's label; labels below `classes` have names.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use ddlp_pixels::draw::Rng;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Stream of the draws that shuffle the samples of a group, the first one of which has this number.
+/// Stream of the draws that shuffle the samples of a group. The number of the group takes the place of the epoch.
 const SPLIT_STREAM: u32 = 1 << 31;
 
 /// Divides samples into parts of these sizes, which together are all samples. Sample `i` belongs to the group

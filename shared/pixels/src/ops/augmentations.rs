@@ -174,6 +174,7 @@ pub(super) fn check_bins(bins: u32) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::ops::Listed;
+    use crate::ops::golden::{image, pixels};
     use crate::passes::tests::alone;
     use crate::warp::Interpolation;
 
@@ -184,16 +185,11 @@ mod tests {
         all.into_iter().find(|augmentation| format!("{augmentation:?}") == name).unwrap()
     }
 
-    fn pixels(hex: &str) -> Vec<u8> {
-        let digits = hex.as_bytes().chunks(2).map(|digits| str::from_utf8(digits).unwrap());
-        digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
-    }
-
     /// Compares with torchvision's `_apply_op` (golden/values.py).
     #[test]
     fn every_change_is_torchvisions() {
         let lines = include_str!("../../tests/golden/values.txt").lines().map(|line| line.split_once(' ').unwrap());
-        let image = pixels(lines.clone().find(|(name, _)| *name == "image").unwrap().1);
+        let image = image();
         let (mut count, mut apart) = (0, 0);
         for (parameters, expected) in lines {
             let Some((name, magnitude)) = parameters.strip_prefix("apply:").and_then(|rest| rest.split_once(':'))

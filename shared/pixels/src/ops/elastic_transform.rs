@@ -176,6 +176,7 @@ fn unit(word: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::golden::{image, pixels};
     use crate::ops::make_alone;
     use crate::synthetic;
 
@@ -186,12 +187,7 @@ mod tests {
     /// Compares with torchvision's ElasticTransform (golden/elastic.py).
     #[test]
     fn pixels_are_torchvisions() {
-        let pixels = |hex: &str| -> Vec<u8> {
-            let digits = hex.as_bytes().chunks(2).map(|digits| str::from_utf8(digits).unwrap());
-            digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
-        };
-        let values = include_str!("../../tests/golden/values.txt").lines();
-        let image = pixels(values.clone().find_map(|line| line.strip_prefix("image ")).unwrap());
+        let image = image();
         let size = (20, 20);
         let whole = Rect { x: 0, y: 0, width: 20, height: 20 };
         let mut count = 0;

@@ -102,18 +102,14 @@ impl MakeArea for Recompress {
 mod tests {
     use super::*;
     use crate::draw::{Draw, Rng};
+    use crate::ops::golden::{image, pixels};
     use crate::ops::{Area, Effect, Operation, make_alone};
     use std::collections::HashSet;
 
     /// Compares with torchvision's JPEG (golden/jpeg.py).
     #[test]
     fn pixels_are_torchvisions() {
-        let pixels = |hex: &str| -> Vec<u8> {
-            let digits = hex.as_bytes().chunks(2).map(|digits| str::from_utf8(digits).unwrap());
-            digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
-        };
-        let values = include_str!("../../tests/golden/values.txt").lines();
-        let image = pixels(values.clone().find_map(|line| line.strip_prefix("image ")).unwrap());
+        let image = image();
         let size = (20, 20);
         let whole = Rect { x: 0, y: 0, width: 20, height: 20 };
         let mut count = 0;

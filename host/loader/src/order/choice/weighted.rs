@@ -68,7 +68,7 @@ impl WeightedDraw {
     }
 }
 
-/// Returns the weight of each sample of the dataset, of whose classes this many have names.
+/// Returns the weight of each sample of the dataset. `classes` is the number of classes that have names.
 pub(super) fn of_samples(
     weights: &Weights,
     dataset: u64,

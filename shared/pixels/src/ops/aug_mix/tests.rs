@@ -1,6 +1,7 @@
 use super::*;
 use crate::draw::Draw;
 use crate::limits::Limits;
+use crate::ops::golden::{image, pixels};
 use crate::ops::{Area, Effect, Listed, Operation};
 use crate::synthetic;
 use std::collections::HashSet;
@@ -27,17 +28,11 @@ fn mixed(operation: &AugMix, words: &mut impl Words, size: (u32, u32), pixels: &
     out
 }
 
-fn pixels(hex: &str) -> Vec<u8> {
-    let digits = hex.as_bytes().chunks(2).map(|digits| str::from_utf8(digits).unwrap());
-    digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
-}
-
 /// Compares with torchvision's AugMix (golden/augmix.py). Of its warps, where a place lies halfway between two pixels,
 /// 32-bit floats may lead to the other one.
 #[test]
 fn mixtures_are_torchvisions() {
-    let values = include_str!("../../../tests/golden/values.txt").lines();
-    let image = pixels(values.clone().find_map(|line| line.strip_prefix("image ")).unwrap());
+    let image = image();
     let (mut count, mut apart) = (0, 0);
     for line in include_str!("../../../tests/golden/augmix.txt").lines() {
         let (parameters, expected) = line.split_once(' ').unwrap();
