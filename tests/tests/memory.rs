@@ -2,7 +2,7 @@
 //! processes: of agents, of the command, and of this program again.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
-use ddlp_host::{DriveSpec, LocalDrive, Strategy};
+use ddlp_host::{DriveSpec, LocalDrive, Progress, Strategy};
 use ddlp_pixels::encode::{JpegOptions, Layout};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::{Photos, image};
@@ -88,8 +88,8 @@ fn peaks_mb(pack: &Path) -> (f64, f64) {
 /// Names the pack of the process that runs for the test below.
 const HOLDS: &str = "DDLP_TEST_HOLDS";
 
-/// Runs a consumer that takes its second batch once all buffers are in use. Prints the peaks of host and agent in 10⁶
-/// bytes.
+/// Runs two consumers that take their second batch once all buffers are in use, and once all slots are. Prints the
+/// peaks of host and agent in 10⁶ bytes.
 fn hold(pack: &Path) {
     // As the command does.
     ddlp_pixels::map_large_blocks();
@@ -99,25 +99,32 @@ fn hold(pack: &Path) {
         threads: Some(1),
         ..LocalDrive::default()
     };
-    let builder = loader(pack).with(|o| {
-        o.batch_size = SMALL_BATCH;
-        o.threads = Some(4);
-        o.buffers = BUFFERS;
-        o.strategy = Strategy::Ordered;
-    });
-    let builder = builder.with(|o| o.epoch_samples = Some(18 * SMALL_BATCH as u64)).drive(DriveSpec::Local(drive));
-    let mut was_full = false;
-    let run = Run::with(builder, |_, loader| {
-        let is_full = || loader.progress().snapshot().free_buffers == 0;
-        if !std::mem::replace(&mut was_full, true) {
-            // Large images take minutes on a busy machine, so that this has no limit of its own.
-            while !is_full() {
-                std::thread::sleep(Duration::from_millis(10));
+    // Beside a drive, the CPU would leave buffers free for batches that the drive can finish sooner.
+    let run = |strategy, batches, is_full: fn(&Progress) -> bool| {
+        let builder = loader(pack).with(|o| {
+            o.batch_size = SMALL_BATCH;
+            o.threads = Some(4);
+            o.buffers = BUFFERS;
+            o.strategy = strategy;
+            o.epoch_samples = Some(batches * SMALL_BATCH as u64);
+        });
+        let builder = if strategy == Strategy::Csd { builder.drive(DriveSpec::Local(drive.clone())) } else { builder };
+        let mut was_full = false;
+        Run::with(builder, |_, loader| {
+            if !std::mem::replace(&mut was_full, true) {
+                // Large images take minutes on a busy machine, so that this has no limit of its own.
+                while !is_full(&loader.progress().snapshot()) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
             }
-        }
-    });
-    let agent_mb = run.report.prongs[1].peak_memory_mb.expect("an agent on Linux tells it");
-    println!("\npeaks {} {agent_mb}", run.report.peak_memory_mb);
+        })
+        .report
+    };
+    let host_mb = run(Strategy::Cpu, 10, |progress| progress.free_buffers == 0).peak_memory_mb;
+    // The consumer holds the batch that lies in the last slot.
+    let report = run(Strategy::Csd, 6, |progress| progress.ready + 1 == SLOTS);
+    let agent_mb = report.prongs[1].peak_memory_mb.expect("an agent on Linux tells it");
+    println!("\npeaks {host_mb} {agent_mb}");
 }
 
 #[test]
