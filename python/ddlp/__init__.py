@@ -23,12 +23,13 @@ from ._errors import (
     DeviceError,
     DriveError,
     Error,
+    FunctionError,
     OutOfMemoryError,
-    PerSampleError,
     SystemRefusedError,
     UnavailableError,
     UsageError,
 )
+from ._function import Function
 from ._headspace import Headspace
 from ._loader import IMAGENET, Loader
 from ._mix import Mix
@@ -51,13 +52,14 @@ __all__ = [
     "Drive",
     "DriveError",
     "Error",
+    "Function",
+    "FunctionError",
     "Headspace",
     "Loader",
     "LocalDrive",
     "Mix",
     "NamedBatch",
     "OutOfMemoryError",
-    "PerSampleError",
     "Pipeline",
     "Report",
     "Samples",
@@ -71,4 +73,4 @@ __all__ = [
     "pack",
     "split",
 ]
-__all__ += _operations.__all__
+__all__ += [name for name in _operations.__all__ if name not in __all__]

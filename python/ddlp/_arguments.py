@@ -17,7 +17,6 @@ from ._fields import ArrowStream, path_of
 from ._instead import refuses_other_loaders
 from ._mix import Mix
 from ._options import limit_of
-from ._per_sample import PerSample
 from ._phases import Normalize, Pipelines
 from ._samples import Samples
 
@@ -46,7 +45,6 @@ class Arguments:
         indices: Sequence[int] | Callable[[int], Any] | str | os.PathLike[str] | Any | None = None,
         repeats: int = 1,
         views: int = 1,
-        per_sample: PerSample | None = None,
         weights: Literal["balanced"] | Sequence[float] | Any | None = None,
         dtype: Literal["uint8", "float16", "bfloat16", "float32"] = "float32",
         layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
@@ -118,9 +116,9 @@ class Arguments:
                 over: a number of samples, of all ranks together, or a share of each rank's samples, such as 1%. When
                 more are corrupt, the run ends with an error. A dataset that has disappeared or changed always ends it.
                 Default: 16 or 1 %, whichever is larger.
-            last: Treatment of an epoch's last batch if the samples do not fill it. With several ranks, a rank's share
-                of a short batch may have no sample. "short": deliver it with the samples that are left; "drop": leave
-                it out; "pad": fill it with samples from the beginning of the epoch.
+            last: Treatment of an epoch's last batch if the samples do not fill it. A short batch has a sample for each
+                rank: if fewer are left, the first ones of the epoch are added. "short": deliver it with the samples
+                that are left; "drop": leave it out; "pad": fill it with samples from the beginning of the epoch.
             epoch_samples: Samples of an epoch: the dataset is repeated or cut to this number. Of a mix, each epoch
                 takes this many samples, from where the epoch before stopped. Default: as many as the dataset has.
             indices: The samples of an epoch: a list or array of whole numbers, such as a part of `ddlp.split`, or the
@@ -135,12 +133,6 @@ class Arguments:
             views: Random versions of each image in its batch. With ``views=2``, the images of a batch are a list of two
                 arrays, one of the first versions and one of the second ones; labels, other fields and ids come once.
                 `batch_size` and `epoch_samples` count each sample once.
-            per_sample: A function that changes the image of each sample, after the pipeline and before normalisation:
-                ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and
-                returns an image of the same shape and type. A function that makes its random choices from `seed` alone,
-                such as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the
-                CPU call it, one at a time; drives cannot call it, so there must be none. An operation of the pipeline
-                is much faster.
             weights: Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for
                 each sample of the dataset, or for each class, or "balanced", by which all classes are equally frequent.
                 An epoch has `epoch_samples` draws. With `indices`, only those samples are drawn. Default: each sample

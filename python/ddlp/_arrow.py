@@ -83,8 +83,8 @@ def _of_hugging_face(dataset: Any, image: str | None = None) -> ArrowTable | Non
         raise ConfigurationError(
             f"{_kind(dataset)} has a transform (by with_transform or set_transform), which the loader would leave out, "
             "since it reads the image files in the dataset's table: give the dataset without the transform "
-            "(dataset.with_format(None)), and give the loader the transform's operations as `pipeline`, or a function "
-            "of one image as `per_sample`; or store what the transform makes, by dataset.map"
+            "(dataset.with_format(None)), and give the loader the transform's operations as `pipeline`, or put a "
+            "function of one image into the pipeline (ddlp.Function); or store what the transform makes, by dataset.map"
         )
     # A dataset that was shuffled or filtered is a list of rows of its table: only then are rows copied.
     table = dataset.data.table if dataset._indices is None else dataset.with_format("arrow")[:]

@@ -114,8 +114,8 @@ class _Reader:
             )
         if not type(transform).__module__.startswith(_PACKAGES):
             raise ConfigurationError(
-                f"{named} is neither torchvision's nor timm's: call it on the loader's batches, or give the loader a "
-                "function of one image that calls it (`per_sample`), which the CPU alone runs"
+                f"{named} is neither torchvision's nor timm's: call it on the loader's batches, or let a function of "
+                "one image call it (ddlp.Function), which the CPU alone runs"
             )
         if self.floats is not None and kind in _OF_PIXEL_VALUES:
             raise ConfigurationError(

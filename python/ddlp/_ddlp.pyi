@@ -118,7 +118,7 @@ class Run:
             list[tuple[str, str, list[int], bytes]], tuple[str, list[str], list[tuple[str, list[str]]]] | None
         ] = ...,
         mix: tuple[list[tuple[str, Any, dict[str, Any] | None]], tuple[float, ...] | None] | None = None,
-        per_sample: Callable[[Any, int], Any] | None = None,
+        functions: list[tuple[str, Callable[..., bytes]]] = ...,
         device: Device | None = None,
         choice: dict[str, Any] | None = None,
     ) -> Run: ...

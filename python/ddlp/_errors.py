@@ -6,8 +6,8 @@ __all__ = [
     "DeviceError",
     "DriveError",
     "Error",
+    "FunctionError",
     "OutOfMemoryError",
-    "PerSampleError",
     "SystemRefusedError",
     "UnavailableError",
     "UsageError",
@@ -57,8 +57,9 @@ class DeviceError(Error):
     __module__ = "ddlp"
 
 
-class PerSampleError(Error):
-    """The function `per_sample` raised an exception, which is this one's `__cause__`, or returned no such image."""
+class FunctionError(Error):
+    """A function of the pipeline (`ddlp.Function`) raised an exception, which is this one's `__cause__`, or returned
+    something else than the image that it has to."""
 
     __module__ = "ddlp"
 

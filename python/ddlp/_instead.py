@@ -1,4 +1,4 @@
-"""What takes the place of arguments that PyTorch's DataLoader and torchvision's datasets have."""
+"""What takes the place of arguments that PyTorch's DataLoader, torchvision's datasets or earlier versions have."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import ParamSpec
 
 _INSTEAD = {
     "batch_sampler": "the loader makes the batches: see batch_size, shuffle, indices and weights",
-    "collate_fn": "call the function on each batch, or give per_sample, a function of one image",
+    "collate_fn": "call the function on each batch, or put ddlp.Function, a function of one image, into the pipeline",
     "drop_last": 'give last="drop" for True',
     "generator": "give a whole number as seed",
     "in_order": "leave it out: the strategy sets the order",
     "multiprocessing_context": "leave it out: threads take the place of processes",
     "num_workers": "give the number of threads as threads",
+    "per_sample": "put ddlp.Function(f) at the end of the pipeline, with f(image, rng) in place of f(image, seed)",
     "persistent_workers": "leave it out: the threads live as long as the loader",
     "pin_memory": 'give device="cuda", which delivers to the GPU',
     "pin_memory_device": "give the GPU as device",
@@ -34,7 +35,7 @@ def refuses_other_loaders(function: Callable[_Parameters, None]) -> Callable[_Pa
     def checked(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> None:
         others = [f"{name}={value!r} ({_INSTEAD[name]})" for name, value in options.items() if name in _INSTEAD]
         if others:
-            raise TypeError(f"ddlp.Loader does not have these arguments of other loaders: {'; '.join(others)}")
+            raise TypeError(f"ddlp.Loader does not have these arguments: {'; '.join(others)}")
         function(*arguments, **options)
 
     return checked

@@ -20,10 +20,10 @@ from ._device import gpu_of
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
 from ._fields import fields_of, table_of
+from ._function import caller, merged
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
 from ._options import options_of, written
-from ._per_sample import checked
 from ._phases import EPOCHS_MAX, Phase, moved, phase_at, phases_of, pipelines_of, whole
 from ._pipeline import plain
 from ._position import LatestIteration
@@ -74,7 +74,8 @@ class Loader(Arguments):
         class_names = names_of(arguments["classes"])
         if class_names is not None:
             arguments["classes"] = class_names
-        self._per_sample = checked(arguments["per_sample"])
+        used = [pipeline.functions for of_epoch in pipelines.values() for pipeline in of_epoch]
+        self._functions = [(name, caller(function)) for name, function in merged(used).items()]
         self._choice = choice_of(arguments["indices"], arguments["weights"])
         self._options = options_of(arguments, class_names, OPTIONS)
         # The run of the first phase checks its own options.
@@ -367,7 +368,7 @@ class Loader(Arguments):
         beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
         choice = self._choice
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device, choice)
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._functions, device, choice)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))

@@ -7,7 +7,6 @@ import copy
 import operator
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -201,30 +200,14 @@ def _without_transform(dataset: Any) -> tuple[Any, Any]:
         changed.dataset = inner
         return changed, transform
     transform = getattr(dataset, "transform", None)
-    # FakeData draws each item by PyTorch's generator, which all threads share.
-    is_made = _is_of(dataset, "torchvision.datasets", "FakeData")
-    if not is_made and (transform is None or not _is_of(dataset, "torchvision.datasets")):
+    if transform is None or not _is_of(dataset, "torchvision.datasets"):
         return dataset, None
     changed = copy.copy(dataset)
-    if is_made:
-        changed.__class__ = _one_at_a_time(type(dataset))
     changed.transform = None
     if getattr(changed, "transforms", None) is not None:
         changed.transforms = copy.copy(changed.transforms)
         changed.transforms.transform = None
     return changed, transform
-
-
-def _one_at_a_time(kind: type[Any]) -> type[Any]:
-    """Returns a class like another one, whose items one thread at a time makes."""
-    lock = threading.Lock()
-
-    def item(self: Any, index: Any) -> Any:
-        with lock:
-            return kind.__getitem__(self, index)
-
-    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {"__getitem__": item, **names})
 
 
 def _is_of(dataset: Any, package: str, name: str | None = None) -> bool:

@@ -6,6 +6,8 @@ The Rust library's operations make this file: `DDLP_UPDATE=1 cargo test -p ddlp-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ._function import Function
+
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
@@ -367,6 +369,7 @@ Operation = (
     | RandomShortestSize
     | ScaleJitter
     | ElasticTransform
+    | Function
 )
 
 # Names in TOML and JSON.
@@ -407,6 +410,7 @@ NAMES = {
     RandomShortestSize: "random_shortest_size",
     ScaleJitter: "scale_jitter",
     ElasticTransform: "elastic_transform",
+    Function: "function",
 }
 
 __all__ = [
@@ -447,4 +451,5 @@ __all__ = [
     "RandomShortestSize",
     "ScaleJitter",
     "ElasticTransform",
+    "Function",
 ]

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import _ddlp
 from ._errors import ConfigurationError
+from ._function import Function, merged
 from ._operations import NAMES, CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 
 
@@ -23,20 +24,26 @@ class Pipeline:
     Raises ConfigurationError if a parameter is out of range or the images would differ in size.
     """
 
+    functions: dict[str, Function]
+    """What the operations `Function` call, by name."""
+
     def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
-        described = []
+        described: list[dict[str, Any]] = []
+        functions: list[dict[str, Function]] = []
         if exif_orientation not in (True, False):
             raise ConfigurationError(f"exif_orientation is {exif_orientation!r}, but must be True or False")
         if isinstance(operations, Operation) or not isinstance(operations, Iterable):
             raise TypeError(f"a pipeline needs a list of operations: ddlp.Pipeline([{operations!r}])")
         for number, operation in enumerate(operations):
-            described.append(_described(operation, f"operation {number}"))
+            described.append(_described(operation, f"operation {number}", functions))
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}, default=plain))
+        self.functions = merged(functions)
 
     def _set(self, text: str) -> None:
         text, height, width = _ddlp.checked_pipeline(text)
         self._description: dict[str, Any] = json.loads(text)
         self._size = (height, width)
+        self.functions = {}
 
     @classmethod
     def named(cls, name: str) -> Pipeline:
@@ -50,7 +57,8 @@ class Pipeline:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Pipeline:
-        """Returns the pipeline that `to_dict` described."""
+        """Returns the pipeline that `to_dict` described. Functions (`ddlp.Function`) are no plain data, so such a
+        pipeline lacks them, and a loader refuses it."""
         pipeline = cls.__new__(cls)
         pipeline._set(json.dumps(description))
         return pipeline
@@ -65,7 +73,9 @@ class Pipeline:
         return self._size
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pipeline) and self._description == other._description
+        if not isinstance(other, Pipeline):
+            return False
+        return (self._description, self.functions) == (other._description, other.functions)
 
     def __hash__(self) -> int:
         return hash(json.dumps(self._description))
@@ -74,20 +84,26 @@ class Pipeline:
         return f"ddlp.Pipeline.from_dict({self._description})"
 
 
-def _described(operation: Operation, place: str) -> dict[str, Any]:
-    """Describes an operation as plain data. `place` says in errors which one it is."""
+def _described(operation: Operation, place: str, functions: list[dict[str, Function]]) -> dict[str, Any]:
+    """Describes an operation as plain data, and adds what it calls to `functions`. `place` says in errors which one it
+    is."""
     name = NAMES.get(type(operation))
     if name is None:
         known = ", ".join(kind.__name__ for kind in NAMES)
         raise TypeError(f"{operation!r} is not an operation of a pipeline: the operations are {known}")
     place = f"{place}, {name}"
+    if isinstance(operation, Function):
+        functions.append({operation._full_name(): operation})
+        return {name: {"name": operation._full_name(), "output": operation._size()}}
     parameters: dict[str, Any] = {}
     for field in fields(operation):
         value = getattr(operation, field.name)
         if field.name == "transforms":
             if isinstance(value, Operation) or not isinstance(value, Iterable):
                 raise TypeError(f"{place}: `transforms` is {value!r}, but must be a list of operations")
-            value = [_described(within, f"{place}: transform {number}") for number, within in enumerate(value)]
+            value = [
+                _described(within, f"{place}: transform {number}", functions) for number, within in enumerate(value)
+            ]
         try:
             json.dumps(value, default=plain, allow_nan=False)
         except ValueError:

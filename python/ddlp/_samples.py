@@ -11,7 +11,7 @@ class Samples(Protocol):
     An image is the bytes of an image file, an image of Pillow, or an array of uint8 (height x width x 3, or height x
     width for gray); of a tensor, channels come first.
 
-    Threads of the loader ask for items, several at a time, each item once per epoch. An attribute `classes` of the
+    Threads of the loader ask for items, one at a time, each item once per epoch. An attribute `classes` of the
     object, if there is one, names the classes. Item `i` must always be the same pair: another label ends the run. A
     state of a loader identifies the object by its type, length and first item.
     """

@@ -17,7 +17,7 @@ pub fn exception(error: &LoaderError) -> PyErr {
         LoaderErrorKind::Unavailable => "UnavailableError",
         LoaderErrorKind::Corrupt => "CorruptError",
         LoaderErrorKind::Drive => "DriveError",
-        LoaderErrorKind::PerSample => "PerSampleError",
+        LoaderErrorKind::Function => "FunctionError",
         LoaderErrorKind::Memory => "OutOfMemoryError",
         LoaderErrorKind::System => "SystemRefusedError",
         _ => "Error",

@@ -8,7 +8,7 @@
 //! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `arrays`: decoded
 //!   images in one array. `packing`: packs these, and
 //!   files.
-//! - `per_sample`: a Python function that changes the image of each sample.
+//! - `function`: Python functions that pipelines call.
 //! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
 //!   exceptions.
 //!
@@ -26,11 +26,11 @@ mod dlpack;
 mod epoch;
 mod errors;
 mod forking;
+mod function;
 mod labels;
 mod logging;
 mod opening;
 mod packing;
-mod per_sample;
 mod run;
 mod source;
 mod turn;

@@ -10,8 +10,8 @@ use crate::dataset::{Member, OpenDataset, in_memory, mixed};
 use crate::device::{self, DeviceBatch};
 use crate::epoch::Epoch;
 use crate::errors;
+use crate::function;
 use crate::opening;
-use crate::per_sample;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
 use ddlp_cuda::CudaTarget;
@@ -79,8 +79,8 @@ pub struct Run {
     dataset: Mutex<Option<Arc<dyn Dataset>>>,
     /// Fields beside the dataset.
     beside: SampleFields,
-    /// The function that changes each sample's image. The loader inside `state` calls it.
-    per_sample: Option<Arc<Py<PyAny>>>,
+    /// The functions that pipelines call. The loader inside `state` calls them.
+    functions: Vec<Arc<Py<PyAny>>>,
     /// The function that returns the indices of an epoch. The loader inside `state` calls it.
     indices: Option<Arc<Py<PyAny>>>,
     /// The device to which the run delivers; `None` if batches lie in host memory.
@@ -153,11 +153,12 @@ enum NoBatch {
 impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
-    /// weights. `beside` has the fields beside it, and `per_sample` changes each image. Batches lie on `device`.
+    /// weights. `beside` has the fields beside it, and `functions` those that pipelines call, by name. Batches lie on
+    /// `device`.
     /// `choice` says which samples epochs have.
     #[new]
     #[pyo3(signature = (
-        options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None,
+        options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, functions = Vec::new(),
         device = None, choice = None
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -168,7 +169,7 @@ impl Run {
         columns: Option<Columns>,
         beside: Beside,
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
-        per_sample: Option<Py<PyAny>>,
+        functions: Vec<(String, Py<PyAny>)>,
         device: Option<Py<device::Device>>,
         choice: Option<GivenChoice>,
     ) -> PyResult<Self> {
@@ -198,9 +199,11 @@ impl Run {
         if let Some((path, names, columns)) = table {
             builder = builder.fields_table(FieldTable { path, names, columns });
         }
-        let per_sample = per_sample.map(Arc::new);
-        if let Some(function) = per_sample.clone() {
-            builder = builder.per_sample(move |image, shape, seed| per_sample::change(&function, image, shape, seed));
+        let mut called = Vec::with_capacity(functions.len());
+        for (name, function) in functions {
+            let function = Arc::new(function);
+            called.push(function.clone());
+            builder = builder.function(&name, move |given, out| function::call(&function, given, out));
         }
         let device = device.map(|device| device.get().0.clone());
         if let Some(device) = &device {
@@ -234,7 +237,7 @@ impl Run {
             epochs,
             buffers,
             objects,
-            per_sample,
+            functions: called,
             indices,
             device,
             process: process::id(),
@@ -346,7 +349,7 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.per_sample.iter().chain(&self.indices).try_for_each(|function| visit.call(&**function))?;
+        self.functions.iter().chain(&self.indices).try_for_each(|function| visit.call(&**function))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 

@@ -67,6 +67,31 @@ impl Item {
     }
 }
 
+/// A lock of Python while this thread holds it.
+struct Held<'py>(Bound<'py, PyAny>);
+
+impl<'py> Held<'py> {
+    fn of(lock: Bound<'py, PyAny>) -> PyResult<Self> {
+        lock.call_method0("acquire")?;
+        Ok(Self(lock))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Only a lock that nobody holds refuses.
+        let _ = self.0.call_method0("release");
+    }
+}
+
+/// Returns whether an object's items are those of a class of torchvision that only reads files or arrays, so that
+/// several threads may ask for items at a time. FakeData draws its items by the generator that all threads share.
+fn only_reads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let get = object.get_type().getattr("__getitem__")?;
+    let module = get.getattr("__module__").ok().and_then(|module| module.extract::<String>().ok()).unwrap_or_default();
+    Ok(module.starts_with("torchvision.datasets.") && module != "torchvision.datasets.fakedata")
+}
+
 /// A Python object with `__len__` and `__getitem__`, whose items are pairs of bytes and a label.
 pub struct Sequence {
     object: Py<PyAny>,
@@ -76,6 +101,8 @@ pub struct Sequence {
     /// The label of each item that was read.
     labels: Box<[AtomicU32]>,
     identity: Identity,
+    /// A lock of Python that a thread holds while it asks for an item; `None` if the object allows several at a time.
+    turn: Option<Py<PyAny>>,
     /// What the object has raised last.
     raised: Mutex<Option<Py<PyBaseException>>>,
 }
@@ -106,6 +133,12 @@ impl Sequence {
             classes: classes_of(object)?,
             labels: (0..items).map(|_| AtomicU32::new(UNKNOWN)).collect(),
             identity: Identity::from_bytes([0; 32]),
+            turn: if only_reads(object)? {
+                None
+            } else {
+                // A lock of Rust would wait without letting go of the interpreter's.
+                Some(object.py().import("threading")?.call_method0("Lock")?.unbind())
+            },
             raised: Mutex::default(),
             name,
         };
@@ -119,8 +152,9 @@ impl Sequence {
         Ok(sequence)
     }
 
-    /// Asks the object for an item, and notes its label.
+    /// Asks the object for an item, when it is this thread's turn, and notes its label.
     fn item(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
+        let _turn = self.turn.as_ref().map(|turn| Held::of(turn.bind(py).clone())).transpose()?;
         let item = self.object.bind(py).get_item(index)?;
         let wrong = |what: String, hint: &str| {
             let name = &self.name;

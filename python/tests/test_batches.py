@@ -176,6 +176,15 @@ def test_ranks_share_every_batch(pack):
         assert sorted(shares[0][index] + shares[1][index]) == sorted(sample_ids)
 
 
+def test_every_rank_has_a_sample_of_a_short_last_batch(pack):
+    # 60 samples in batches of 29: two samples are left for four ranks.
+    shares = [list(pixels(pack, batch_size=29, rank=rank, world_size=4)) for rank in range(4)]
+    counts = [[len(batch.sample_ids) for batch in share] for share in shares]
+    assert counts == [[7, 7, 1], [7, 7, 1], [7, 7, 1], [8, 8, 1]]
+    seen = sorted(sample for share in shares for batch in share for sample in batch.sample_ids)
+    assert len(seen) == 62 and set(seen) == set(range(60))
+
+
 def test_ranks_of_pytorch_come_before_the_environment(pack, monkeypatch):
     class Distributed:
         is_available = is_initialized = staticmethod(lambda: True)

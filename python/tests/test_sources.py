@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import termios
+import time
 import traceback
 import types
 
@@ -173,6 +174,18 @@ def test_an_item_is_always_the_same_pair(photos):
         batches.set_epoch(1)
         for _ in batches:
             pass
+
+
+def test_an_object_that_is_not_safe_for_threads_mixes_up_nothing(photos):
+    class Unsafe(Photos):
+        def __getitem__(self, index):
+            self.at = index
+            # Lets other threads run.
+            time.sleep(0.002)
+            return super().__getitem__(self.at)
+
+    expected = digests(loader(Photos(photos))).ordered
+    assert digests(loader(Unsafe(photos), threads=4)).ordered == expected
 
 
 def test_an_endless_object_is_refused():

@@ -4,10 +4,9 @@ use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
 use crate::options::LoaderOptions;
 use crate::order::Choice;
-use crate::per_sample::PerSample;
 use ddlp_dataset::{Dataset, FieldTable};
 use ddlp_driver::Host;
-use ddlp_pixels::{Field, Shape};
+use ddlp_pixels::{Field, Functions, Given};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub struct LoaderBuilder {
     pub(crate) table: Option<Arc<FieldTable>>,
     pub(crate) host: Option<Host>,
     pub(crate) target: Option<ChosenTarget>,
-    pub(crate) per_sample: Option<PerSample>,
+    pub(crate) functions: Functions,
     pub(crate) choice: Choice,
     pub(crate) given_up: Arc<AtomicBool>,
 }
@@ -106,17 +105,16 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets a function that changes the image of each sample, after the pipeline and before floats are made of it. It
-    /// gets the image (height × width × channels bytes of the shape), the shape, and a number from 0 to 2⁶³ − 1 that
-    /// follows from seed, epoch and sample id. A function that draws its random numbers from that number alone makes
-    /// the same images in every run. The threads of the CPU prong call the function, several at a time. Drives cannot
-    /// call it, so none may take part. States and plans do not know it: a run that resumes needs the same function.
-    /// Default: none.
-    pub fn per_sample(
+    /// Adds a function that pipelines call by this name: the operation [`Function`](ddlp_pixels::ops::Function). It
+    /// gets an image and writes the one that it makes to the slice. The threads of the CPU prong call it, several at a
+    /// time, and perhaps twice for one image. Drives cannot call it, so none may take part in a run that needs it.
+    /// States and plans know it by its name.
+    pub fn function(
         mut self,
-        change: impl Fn(&mut [u8], Shape, u64) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+        name: &str,
+        function: impl Fn(Given<'_>, &mut [u8]) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
-        self.per_sample = Some(PerSample(Arc::new(change)));
+        self.functions.add(name, Arc::new(function));
         self
     }
 

@@ -136,7 +136,8 @@ struct RowPreparer {
 impl RowPreparer {
     fn new(engine: &Engine) -> Self {
         let task = &engine.task;
-        let preparer = SamplePreparer::new(&task.buckets[0].program).trying(task.max_corrupt);
+        let preparer =
+            SamplePreparer::new(&task.buckets[0].program).trying(task.max_corrupt).calling(task.functions.clone());
         let preparer = if engine.work_times.measures_reading() { preparer.timed() } else { preparer };
         Self { preparer, bucket: 0, pixels: Vec::new() }
     }
@@ -171,22 +172,13 @@ impl RowPreparer {
         let is_over = || engine.is_stopped();
         let prepare =
             |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, fetched, row);
-        let change = |record: Option<SampleRecord>, image: &mut [u8]| match (&task.per_sample, record) {
-            (Some(function), Some(record)) if record.has_row() => {
-                function.change(task, (epoch, &record), image, images.prepared())
-            }
-            _ => Ok(()),
-        };
         prefetch(Half::First);
         if images.is_as_prepared() {
             prefetch(Half::Second);
-            let record = prepare(row).map_err(LoaderError::of_sample)?;
-            change(record, row)?;
-            return Ok(record);
+            return prepare(row).map_err(LoaderError::of_sample);
         }
         let record = prepare(pixels).map_err(LoaderError::of_sample)?;
         prefetch(Half::Second);
-        change(record, pixels)?;
         if record.is_some_and(|record| record.has_row()) {
             // The pixels are still in the core's cache.
             images.write(pixels, row);

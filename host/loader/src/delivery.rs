@@ -18,7 +18,7 @@ mod owned;
 mod slots;
 
 pub(crate) use host_pool::HostPool;
-pub(crate) use owned::{HostValues, NoMemory, OwnedMemory};
+pub(crate) use owned::{HostValues, OwnedMemory};
 pub(crate) use slots::{HeldSlots, SlotRows, SlotTable, hold_slots};
 
 use crate::signal::Signal;

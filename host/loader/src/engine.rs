@@ -32,15 +32,12 @@ use crate::announcing::Announced;
 use crate::batch::FieldMemory;
 use crate::bucket::Bucket;
 use crate::corrupt::CorruptCount;
-use crate::delivery::{
-    BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget, NoMemory,
-};
+use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
 use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::finishing::Finishing;
 use crate::mixing::{BatchMix, Mixing};
 use crate::order::{EpochCut, Orders, Walks};
-use crate::per_sample::PerSample;
 use crate::plan::PlanRecord;
 use crate::recorder::{Delivered, Recorder};
 use crate::report::{CorruptReport, FaultKind, Report};
@@ -52,6 +49,7 @@ use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, ImageSize, SampleFields};
+use ddlp_pixels::Functions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -73,8 +71,8 @@ pub(crate) struct RunTask {
     pub cut: EpochCut,
     /// How batches are mixed, if they are.
     pub mixing: Option<Mixing>,
-    /// Changes each sample's image, if the program has a function for that.
-    pub per_sample: Option<PerSample>,
+    /// What the pipelines' operations `Function` call.
+    pub functions: Functions,
     /// Fields beside the dataset.
     pub beside: SampleFields,
     /// Epochs of the run: the last one's number plus one.
@@ -101,8 +99,6 @@ enum BatchPlace {
     Buffer,
     /// A drive's slot.
     Slot,
-    /// None: the batch has no rows.
-    Nowhere,
 }
 
 impl ReadyBatch {
@@ -115,13 +111,6 @@ impl ReadyBatch {
     ) -> Self {
         let memory = std::iter::once(images.into()).chain(looked_up.filled).collect();
         Self { records, memory, place, finishing, corrupt: looked_up.corrupt }
-    }
-
-    /// Returns a batch without samples.
-    fn empty(bucket: &Bucket) -> Self {
-        let memory = bucket.fields.iter().map(|_| Arc::new(NoMemory) as _).collect();
-        let finishing = bucket.images.finishing().cloned();
-        Self { records: Vec::new(), memory, place: BatchPlace::Nowhere, finishing, corrupt: Vec::new() }
     }
 }
 

@@ -133,19 +133,9 @@ pub enum LoaderError {
         /// Batch of the epoch.
         batch: u32,
     },
-    /// The function that changes each sample's image failed. No corrupt-sample policy applies.
-    #[error("the function `per_sample` failed on sample {sample} (id {sample_id}) of epoch {epoch}")]
-    PerSample {
-        /// Name in the dataset.
-        sample: String,
-        /// Sample id.
-        sample_id: u64,
-        /// Epoch.
-        epoch: u32,
-        /// What the function returned.
-        #[source]
-        source: Box<dyn Error + Send + Sync>,
-    },
+    /// A function that the pipeline calls failed ([`Unavailable::Function`]). No corrupt-sample policy applies.
+    #[error(transparent)]
+    Function(Unavailable),
     /// The delivery target cannot serve, or could not make a batch ready.
     #[error("the delivery target failed")]
     Delivery(#[source] DeliveryError),
@@ -178,8 +168,8 @@ pub enum LoaderErrorKind {
     Drive,
     /// There is no memory.
     Memory,
-    /// The program's function for each sample failed.
-    PerSample,
+    /// A function of the program, which the pipeline calls, failed.
+    Function,
     /// The delivery target failed.
     Delivery,
     /// The operating system refused something other than memory.
@@ -205,7 +195,7 @@ impl LoaderError {
                 LoaderErrorKind::Corrupt
             }
             Self::Drive { .. } => LoaderErrorKind::Drive,
-            Self::PerSample { .. } => LoaderErrorKind::PerSample,
+            Self::Function(_) => LoaderErrorKind::Function,
             Self::Delivery(_) => LoaderErrorKind::Delivery,
             Self::System { source, .. } if source.kind() == ErrorKind::OutOfMemory => LoaderErrorKind::Memory,
             Self::System { .. } => LoaderErrorKind::System,
@@ -216,6 +206,7 @@ impl LoaderError {
     pub(crate) fn of_sample(error: Unavailable) -> Self {
         match error {
             Unavailable::Misfit { .. } => Self::Misfit(error),
+            Unavailable::Function { .. } => Self::Function(error),
             _ => Self::Unavailable(error),
         }
     }

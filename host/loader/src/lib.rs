@@ -83,7 +83,6 @@ mod mixing;
 mod opening;
 pub mod options;
 mod order;
-mod per_sample;
 mod plan;
 mod progress;
 mod recorder;

@@ -126,7 +126,7 @@ impl Loader {
             return Err(LoaderError::System { what: "the start of a run", source: ErrorKind::Interrupted.into() });
         }
         let drives = setup.open_drives(&builder)?;
-        let LoaderBuilder { mut options, target, per_sample, .. } = builder;
+        let LoaderBuilder { mut options, target, functions, .. } = builder;
         let (resume, replay) = (options.resume.take(), options.replay.take());
         let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
@@ -152,7 +152,7 @@ impl Loader {
             shuffle: options.shuffle,
             walks: setup.walks,
             mixing: setup.mixing,
-            per_sample,
+            functions,
             beside: setup.beside,
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),

@@ -25,7 +25,8 @@ use std::sync::Arc;
 /// Treatment of a last batch that the samples do not fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LastBatch {
-    /// Delivered with fewer samples.
+    /// Delivered with fewer samples, but with one for each rank: the first samples of the epoch's order, or of the
+    /// bucket, are added if fewer are left.
     #[default]
     Short,
     /// Left out.
@@ -133,7 +134,8 @@ impl EpochCut {
         let (Section { first, samples }, number) = self.section(batch);
         let start = number * self.batch;
         let size = match self.last {
-            LastBatch::Short => self.batch.min(samples - start),
+            // A rank without a sample would wait in vain for the gradients of the others, or they for its own.
+            LastBatch::Short => self.batch.min(samples - start).max(self.world),
             LastBatch::Drop | LastBatch::Pad => self.batch,
         };
         let part = |rank: u64| start + (u128::from(size) * u128::from(rank) / u128::from(self.world)) as u64;

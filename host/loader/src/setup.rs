@@ -29,10 +29,10 @@ use ddlp_dataset::{
 };
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
-use ddlp_pixels::{LABEL, SIZE, Shape};
+use ddlp_pixels::{LABEL, Pipeline, SIZE, Shape};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// Time for which another run that has just ended may still hold a drive behind the kernel, and the interval between
@@ -44,10 +44,6 @@ const HELD_LOOK: Duration = Duration::from_millis(50);
 const LOCAL_SLOTS: u32 = 16;
 /// Share of the memory beside the buffers that the slots of local drives may take by default.
 const LOCAL_SLOTS_SHARE: u64 = 8;
-
-/// Why drives and a function for each sample exclude each other.
-const NO_DRIVE_CALLS: &str = "drives cannot call the function `per_sample`, which runs in this process alone: leave \
-     `drives` out or choose `strategy=\"cpu\"`, or call the function on the loader's batches";
 
 /// Datasets of a mix that the report names.
 const PARTS_NAMED: usize = 8;
@@ -106,9 +102,7 @@ impl RunSetup {
         let options = &builder.options;
         let host = builder.host.clone().map_or_else(|| options.host(), Ok)?;
         let shapes = options.shapes()?;
-        if builder.per_sample.is_some() && !options.drives_taking_part().is_empty() {
-            return Err(LoaderError::Options(NO_DRIVE_CALLS.into()));
-        }
+        check_functions(builder)?;
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
             (None, Some(path)) => open_dataset_with(path, &host, &options.opening())?,
@@ -168,10 +162,13 @@ impl RunSetup {
         };
         let expected = Expected {
             dataset: *dataset.identity().as_bytes(),
-            programs: buckets
-                .iter()
-                .map(|bucket| DriveProgram::new(bucket.program.clone(), dataset.decoders()))
-                .collect(),
+            programs: if options.drives_taking_part().is_empty() {
+                // No drive could do what a pipeline with a function needs.
+                Vec::new()
+            } else {
+                let program = |bucket: &Bucket| DriveProgram::new(bucket.program.clone(), dataset.decoders());
+                buckets.iter().map(program).collect()
+            },
             slot_bytes,
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
@@ -283,6 +280,16 @@ impl RunSetup {
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
         let mut recorder = Recorder::new(report, names);
+        if options.world_size > 1 {
+            static SAID: Once = Once::new();
+            let (batch, ranks) = (options.batch_size, options.world_size);
+            SAID.call_once(|| {
+                tracing::info!(
+                    "batch_size {batch} is that of all {ranks} ranks together: each rank gets at most {} of them",
+                    batch.div_ceil(ranks as usize)
+                );
+            });
+        }
         if let Some(note) = note_of_mix(&self.dataset.parts(), self.walks.portions()) {
             recorder.note(note);
         }
@@ -414,6 +421,26 @@ impl RunSetup {
         let of_the_run = self.batches.saturating_mul(epochs).max(1);
         useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }
+}
+
+/// Checks the functions that the pipelines call.
+fn check_functions(builder: &LoaderBuilder) -> Result<(), LoaderError> {
+    let has_drives = !builder.options.drives_taking_part().is_empty();
+    for name in builder.options.pipelines().iter().flat_map(Pipeline::functions) {
+        if !builder.functions.has(name) {
+            return Err(LoaderError::Options(format!(
+                "the pipeline calls the function `{name}`, which this run does not have: give it to the loader \
+                 (ddlp.Function in Python, LoaderBuilder::function in Rust), or leave the operation out"
+            )));
+        }
+        if has_drives {
+            return Err(LoaderError::Options(format!(
+                "drives cannot call the pipeline's function `{name}`, which runs in this process alone: leave \
+                 `drives` out or choose `strategy=\"cpu\"`, or call the function on the loader's batches"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the choice of samples, and returns it with what states record of it.

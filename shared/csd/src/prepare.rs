@@ -3,7 +3,8 @@
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
 //! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails. Nor does
-//! it apply to an image whose size an operation cannot take: the image is intact.
+//! it apply to an image whose size an operation cannot take, or on which a function of the program fails: the image is
+//! intact.
 //!
 //! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). The
 //! preparer goes on with a sample where the fetcher has left it.
@@ -20,7 +21,7 @@ use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
-use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Prepared, Preparer};
+use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Functions, Limits, Prepared, Preparer};
 use failure::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -37,6 +38,8 @@ pub struct SamplePreparer {
     pipeline: CompiledPipeline,
     policy: CorruptPolicy,
     preparer: Preparer,
+    /// What the pipeline's operations `Function` call.
+    functions: Functions,
     reader: SampleReader,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
@@ -55,6 +58,7 @@ impl SamplePreparer {
             pipeline: compiled(program),
             policy: program.policy,
             preparer: Preparer::new(program.limits),
+            functions: Functions::default(),
             reader: SampleReader::default(),
             neighbours: 0,
             agreed: None,
@@ -69,8 +73,20 @@ impl SamplePreparer {
     pub fn change_program(&mut self, program: &Program) {
         (self.pipeline, self.policy) = (compiled(program), program.policy);
         if self.preparer.limits() != program.limits {
-            self.preparer = Preparer::new(program.limits);
+            self.renew(program.limits);
         }
+    }
+
+    /// Calls these functions where a pipeline has the operation `Function`.
+    pub fn calling(mut self, functions: Functions) -> Self {
+        self.functions = functions;
+        self.renew(self.preparer.limits());
+        self
+    }
+
+    /// Begins with another preparer, without the memory of the one before.
+    fn renew(&mut self, limits: Limits) {
+        self.preparer = Preparer::new(limits).with_functions(self.functions.clone());
     }
 
     /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
@@ -99,8 +115,9 @@ impl SamplePreparer {
     /// ([`CorruptReason::DecoderPanic`]).
     ///
     /// # Errors
-    /// When, for some seconds, the dataset is unavailable or the system refuses memory, and when an operation cannot
-    /// take an image of the sample's size ([`Unavailable::Misfit`]; a drive leaves the sample to the host instead). The
+    /// When, for some seconds, the dataset is unavailable or the system refuses memory, when a function of the program
+    /// fails ([`Unavailable::Function`]), and when an operation cannot take an image of the sample's size
+    /// ([`Unavailable::Misfit`]; a drive leaves the sample to the host instead). The
     /// policy does not apply then; the caller records [`Outcome::Unavailable`] for the sample.
     ///
     /// # Panics
@@ -262,7 +279,7 @@ impl SamplePreparer {
 
     /// Discards the decoder and memory that a panic has interrupted.
     fn discard_interrupted(&mut self) {
-        self.preparer = Preparer::new(self.preparer.limits());
+        self.renew(self.preparer.limits());
         self.reader.forget();
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::Location;
 use crate::errno::Class;
-use ddlp_pixels::{CorruptReason, PixelError};
+use ddlp_pixels::{CallError, CorruptReason, PixelError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -132,6 +132,17 @@ pub enum Unavailable {
         location: Location,
         /// The operation, the image's size, and what to do.
         problem: String,
+    },
+    /// A function of the program, which the pipeline calls, failed. The sample itself is intact.
+    #[error("the pipeline's function failed on sample {name} ({location})")]
+    Function {
+        /// The sample.
+        name: String,
+        /// Its place.
+        location: Location,
+        /// The function's name and what it returned.
+        #[source]
+        source: CallError,
     },
     /// A file or folder that existed when the dataset was opened no longer exists.
     #[error("{} is gone: it existed when the dataset was opened", .path.display())]

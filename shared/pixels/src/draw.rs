@@ -15,11 +15,10 @@ pub struct Draw {
     pub sample_id: u64,
 }
 
-/// Last word of each key, which keeps the keys of samples, epochs, batches, functions and effects apart.
+/// Last word of each key, which keeps the keys of samples, epochs, batches and effects apart.
 const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
 const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
 const BATCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-bat");
-const FUNCTION_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-fun");
 const EFFECT_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-eff");
 
 /// A source of 64-bit words, and the rules that turn them into numbers.
@@ -131,11 +130,6 @@ impl Rng {
     /// Returns the stream of a rank's share of a batch. No stream of a sample or an epoch equals it.
     pub fn for_batch(seed: u64, epoch: u32, batch: u32, rank: u32) -> Self {
         Self::from_key([seed, join(epoch, batch), rank.into(), BATCH_DOMAIN])
-    }
-
-    /// Returns the stream of a program's function for a sample. No stream of the sample's pipeline equals it.
-    pub fn for_function(draw: Draw) -> Self {
-        Self::from_key([draw.seed, draw.epoch.into(), draw.sample_id, FUNCTION_DOMAIN])
     }
 
     /// Returns the stream of an effect that draws while it is made, by the seed that its operation drew. No stream of a

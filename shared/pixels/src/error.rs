@@ -1,5 +1,6 @@
 //! Errors of this crate, and the code of one byte that carries an error's reason across the link.
 
+use crate::function::CallError;
 use std::fmt;
 
 /// Reason why a sample could not be prepared. The codes are stable: packs, and the link between host and drive, carry
@@ -140,6 +141,9 @@ pub enum PixelError {
         /// The operation, the image's size when the operation gets it, and what to do.
         message: String,
     },
+    /// A function of the program failed. This says nothing about the image.
+    #[error(transparent)]
+    Function(CallError),
     /// The file is well formed, but of a kind that this crate does not decode.
     #[error("unsupported: {message}")]
     Unsupported {
@@ -170,8 +174,8 @@ fn said_of(first: &[u8]) -> String {
 
 impl PixelError {
     /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory,
-    /// and [`Misfit`](Self::Misfit) that of an unsupported one; to decide about an image, call
-    /// [`is_of_the_image`](Self::is_of_the_image) first.
+    /// [`Misfit`](Self::Misfit) and [`Function`](Self::Function) that of an unsupported one; to decide about an image,
+    /// call [`is_of_the_image`](Self::is_of_the_image) first.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,
@@ -181,7 +185,7 @@ impl PixelError {
             Self::TooManyPixels { .. } => CorruptReason::TooManyPixels,
             Self::TooManyScans { .. } => CorruptReason::TooManyScans,
             Self::TooMuchMemory { .. } | Self::NoMemory { .. } => CorruptReason::TooMuchMemory,
-            Self::Misfit { .. } | Self::Unsupported { .. } => CorruptReason::Unsupported,
+            Self::Misfit { .. } | Self::Function(_) | Self::Unsupported { .. } => CorruptReason::Unsupported,
             Self::Checksum { .. } => CorruptReason::Checksum,
             Self::DecoderPanic { .. } => CorruptReason::DecoderPanic,
         }
@@ -189,9 +193,9 @@ impl PixelError {
 }
 
 impl PixelError {
-    /// Returns whether the error concerns the image rather than the system or the pipeline.
+    /// Returns whether the error concerns the image rather than the system, the pipeline or a function.
     pub fn is_of_the_image(&self) -> bool {
-        !matches!(self, Self::NoMemory { .. } | Self::Misfit { .. })
+        !matches!(self, Self::NoMemory { .. } | Self::Misfit { .. } | Self::Function(_))
     }
 }
 

@@ -36,6 +36,7 @@ mod error;
 pub mod field;
 mod first_frame;
 mod form_image;
+mod function;
 #[doc(hidden)]
 pub mod fuzz;
 mod geometry;
@@ -84,6 +85,7 @@ pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, IMAGE, ImageLayout, LABEL, SIZE};
 pub use form_image::{BandMemory, FormDecoder, FormImage};
+pub use function::{Call, CallError, Functions, Given, SampleFunction};
 pub use geometry::{Border, Rect, Window};
 pub use indexing::{IndexedJpeg, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};

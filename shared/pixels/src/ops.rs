@@ -6,6 +6,7 @@
 
 use crate::draw::Words;
 use crate::error::PixelError;
+use crate::function::Call;
 use crate::geometry::{Border, Rect, Window};
 use crate::limits::Scratch;
 pub use crate::resize::Resampling;
@@ -20,6 +21,7 @@ mod center_crop;
 mod color_jitter;
 mod elastic_transform;
 mod first_form;
+mod function;
 mod gaussian_blur;
 mod gaussian_noise;
 mod grayscale;
@@ -59,6 +61,7 @@ pub use auto_augment::{AutoAugment, AutoAugmentPolicy};
 pub use center_crop::CenterCrop;
 pub use color_jitter::{ColorJitter, Factor, HueTurn, Jitter, JitterOfWhole};
 pub use elastic_transform::{Displacement, ElasticTransform, Pair};
+pub use function::Function;
 pub use gaussian_blur::{Blur, GaussianBlur, Kernel};
 pub use gaussian_noise::{GaussianNoise, Noise};
 pub use grayscale::Grayscale;
@@ -100,7 +103,8 @@ const FACTOR_MAX: f64 = 1000.0;
 
 /// The interface of an operation.
 pub(crate) trait Operate: Sized + 'static {
-    /// Parameters with which the operation's digest is made: together they reach every part of its code.
+    /// Parameters with which the operation's digest is made: together they reach every part of its code. Empty if no
+    /// machine has the ability.
     const EXAMPLES: &'static [Self];
     /// Whether the operation takes words for its draws. One that takes none saves the time to make them.
     const DRAWS: bool = true;
@@ -158,6 +162,8 @@ pub enum Effect {
     Geometry(Piece),
     /// Makes an image whose pixels come from anywhere in this one.
     Warp(Warp),
+    /// Has a function of the program make an image of this one.
+    Call(Call),
     /// Changes the values of pixels, each on its own.
     Point(Point),
     /// Makes each pixel from several.
@@ -172,6 +178,7 @@ impl Effect {
                 resize.or(window.map(|window| (window.width, window.height))).unwrap_or(before)
             }
             Self::Warp(warp) => warp.size(),
+            Self::Call(call) => call.size,
             Self::Point(_) | Self::Area(_) => before,
         }
     }
@@ -180,7 +187,7 @@ impl Effect {
     pub fn geometry(self) -> Option<Piece> {
         match self {
             Self::Geometry(piece) => Some(piece),
-            Self::Warp(_) | Self::Point(_) | Self::Area(_) => None,
+            Self::Warp(_) | Self::Call(_) | Self::Point(_) | Self::Area(_) => None,
         }
     }
 }
@@ -209,6 +216,12 @@ impl Piece {
 impl From<Warp> for Effect {
     fn from(warp: Warp) -> Self {
         Self::Warp(warp)
+    }
+}
+
+impl From<Call> for Effect {
+    fn from(call: Call) -> Self {
+        Self::Call(call)
     }
 }
 
@@ -506,6 +519,8 @@ operations! {
     ScaleJitter,
     /// Moves each pixel by a random distance, much as its neighbours: `alpha` strengthens, `sigma` smooths that.
     ElasticTransform,
+    /// Calls a function of one's own with the image; `output` is the height and the width of what it makes.
+    Function,
 }
 
 impl Operation {
@@ -540,7 +555,7 @@ impl Operation {
     /// Returns the operation as programs carry it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let codec = bincode::config::standard().with_little_endian().with_fixed_int_encoding();
-        bincode::serde::encode_to_vec(self, codec).expect("parameters are numbers")
+        bincode::serde::encode_to_vec(self, codec).expect("parameters are numbers and texts")
     }
 }
 

@@ -1,12 +1,13 @@
 //! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
 //! pass makes a pixel that the next pass does not read.
 //!
-//! A pass moves pixels (warps, cuts out, resizes, mirrors), then changes their values. A change that needs the
-//! surroundings of a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
+//! A pass moves pixels (warps, calls a function, cuts out, resizes, mirrors), then changes their values. A change that
+//! needs the surroundings of a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
 
 use std::mem;
 
 use crate::error::PixelError;
+use crate::function::{CallMemory, Functions};
 use crate::geometry::{Border, Rect, Window};
 use crate::level::Level;
 use crate::limits::{Limits, Scratch};
@@ -14,8 +15,8 @@ use crate::mirror::mirror;
 use crate::ops::Cutout;
 use crate::resize::Scaler;
 use crate::rows::{ImageRows, Interleaved, Part};
-use crate::steps::{Change, Step, Steps};
-use crate::warp::{Warp, WarpMemory, Warped};
+use crate::steps::{Change, Remake, Step, Steps};
+use crate::warp::{WarpMemory, Warped};
 
 mod branch;
 mod plan;
@@ -42,12 +43,33 @@ pub(crate) struct Passes {
     branch: Branch,
     scaler: Scaler,
     warped: WarpMemory,
+    called: CallMemory,
+    /// What a pipeline's operation `Function` calls.
+    functions: Functions,
 }
 
 impl Passes {
+    /// Makes passes that call these functions.
+    pub fn calling(functions: Functions) -> Self {
+        Self { functions, ..Self::default() }
+    }
+
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
-        let Self { before, after, padded, bordered, needed, changed, between, branch, scaler, warped } = self;
+        let Self {
+            before,
+            after,
+            padded,
+            bordered,
+            needed,
+            changed,
+            between,
+            branch,
+            scaler,
+            warped,
+            called,
+            functions: _,
+        } = self;
         for buffer in [before, after, padded, bordered, needed, changed] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
@@ -59,6 +81,7 @@ impl Passes {
         branch.trim(kept);
         scaler.trim(kept);
         warped.trim(kept);
+        called.trim(kept);
     }
 
     /// Takes an image through the passes that are planned for its size.
@@ -78,14 +101,14 @@ impl Passes {
             let mut after = mem::take(&mut self.after);
             let size = (pass.made.width, pass.made.height);
             let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(size))? };
-            let (changes, warp) = (plan.changes(pass), plan.warp(pass));
+            let (changes, remake) = (plan.changes(pass), plan.remake(pass));
             if index == 0 {
-                self.pass(image, pass, (warp, changes), limits, target)?;
+                self.pass(image, pass, (remake, changes), limits, target)?;
             } else {
                 let previous = &plan.passes[index - 1];
                 let size = (previous.part.width, previous.part.height);
                 let mut image = Part { size, part: previous.made, pixels: &before };
-                self.pass(&mut image, pass, (warp, changes), limits, target)?;
+                self.pass(&mut image, pass, (remake, changes), limits, target)?;
             }
             mem::swap(&mut before, &mut after);
             (self.before, self.after) = (before, after);
@@ -114,18 +137,18 @@ impl Passes {
         &mut self,
         image: &mut dyn ImageRows,
         pass: &Pass,
-        (warp, changes): (Option<&Warp>, &[Change]),
+        (remake, changes): (Option<&Remake>, &[Change]),
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
         let Some(last_area) = changes.iter().rposition(|change| matches!(change, Change::Area(_))) else {
-            self.shift(image, pass, warp, limits, out)?;
+            self.shift(image, pass, remake, limits, out)?;
             changes.iter().for_each(|change| change_points(change, out));
             return Ok(());
         };
         let (mut needed, mut changed) = (mem::take(&mut self.needed), mem::take(&mut self.changed));
         let moved = limits.resize(&mut needed, image_bytes((pass.moved.width, pass.moved.height)))?;
-        self.shift(image, pass, warp, limits, moved)?;
+        self.shift(image, pass, remake, limits, moved)?;
         let mut rect = pass.moved;
         for (index, change) in changes.iter().enumerate() {
             match change {
@@ -150,27 +173,40 @@ impl Passes {
         Ok(())
     }
 
-    /// Warps, cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of values need.
+    /// Warps or calls, cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of
+    /// values need.
     fn shift(
         &mut self,
         image: &mut dyn ImageRows,
         pass: &Pass,
-        warp: Option<&Warp>,
+        remake: Option<&Remake>,
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        let Some(warp) = warp else { return self.shift_unwarped(image, pass, limits, out) };
-        let mut memory = mem::take(&mut self.warped);
-        let mut image = Warped::new(image, warp, &mut memory, limits);
-        let is_cut = pass.step.resize.is_none() && !pass.step.flip && image.cut(pass.window(), out)?;
-        if !is_cut {
-            self.shift_unwarped(&mut image, pass, limits, out)?;
+        match remake {
+            None => self.shift_remade(image, pass, limits, out),
+            Some(Remake::Warp(warp)) => {
+                let mut memory = mem::take(&mut self.warped);
+                let mut image = Warped::new(image, warp, &mut memory, limits);
+                let is_cut = pass.step.resize.is_none() && !pass.step.flip && image.cut(pass.window(), out)?;
+                if !is_cut {
+                    self.shift_remade(&mut image, pass, limits, out)?;
+                }
+                self.warped = memory;
+                Ok(())
+            }
+            Some(Remake::Call(call)) => {
+                let mut memory = mem::take(&mut self.called);
+                call.make(image, &self.functions, &mut memory, limits)?;
+                let mut image = Interleaved { width: call.size.0, height: call.size.1, pixels: &memory.made };
+                self.shift_remade(&mut image, pass, limits, out)?;
+                self.called = memory;
+                Ok(())
+            }
         }
-        self.warped = memory;
-        Ok(())
     }
 
-    fn shift_unwarped(
+    fn shift_remade(
         &mut self,
         image: &mut dyn ImageRows,
         pass: &Pass,
@@ -207,11 +243,17 @@ fn image_bytes((width, height): (u32, u32)) -> u64 {
 }
 
 /// Returns the bytes of all images that the steps make between the source image and the output.
-fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> u64 {
+fn bytes_between(Steps { steps, changes, remakes }: &Steps, mut size: (u32, u32)) -> u64 {
     let mut total = 0u64;
     for (index, step) in steps.iter().enumerate() {
-        if step.warp.is_some() {
-            total = total.saturating_add(image_bytes(size));
+        match step.remake.map(|place| remakes[usize::from(place)]) {
+            None => {}
+            Some(Remake::Warp(_)) => total = total.saturating_add(image_bytes(size)),
+            Some(Remake::Call(call)) => {
+                total = total.saturating_add(image_bytes(size)).saturating_add(image_bytes(call.size));
+                // What follows reads the image that the function makes.
+                size = call.size;
+            }
         }
         if let Some((width, _)) = step.resize {
             total = total.saturating_add(image_bytes((width, step.window.height)));
@@ -237,7 +279,7 @@ fn bytes_between(Steps { steps, changes, .. }: &Steps, mut size: (u32, u32)) -> 
 }
 
 /// Copies a window of an image, with its border, into `out`, mirrored if `flip` is set. `bordered` is scratch memory.
-fn cut(
+pub(crate) fn cut(
     image: &mut dyn ImageRows,
     (window, border): (Window, Border),
     flip: bool,

@@ -182,6 +182,14 @@ impl Pipeline {
         Ok(Shape { height: size.1, width: size.0, channels: 3 })
     }
 
+    /// Returns the names of the functions that the pipeline calls, in order.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        self.operations.iter().flat_map(Operation::with_all_within).filter_map(|operation| match operation {
+            Operation::Function(function) => Some(&*function.name),
+            _ => None,
+        })
+    }
+
     /// Returns whether the last operation puts images of different sizes on canvases of one size.
     pub fn has_canvas(&self) -> bool {
         matches!(self.operations.last(), Some(Operation::PadTo(_)))

@@ -6,6 +6,7 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::form_image::FormRows;
+use crate::function::Functions;
 use crate::indexing::{self, IndexedJpeg, IndexedRows, NotIndexed};
 use crate::info::{Format, ImageInfo};
 use crate::inspect::{self, Verdict};
@@ -77,6 +78,12 @@ impl Preparer {
             scratch: PreparerScratch::default(),
             plan: PlanMemory::default(),
         }
+    }
+
+    /// Returns a preparer that calls these functions.
+    pub fn with_functions(mut self, functions: Functions) -> Self {
+        self.scratch.passes = Passes::calling(functions);
+        self
     }
 
     /// Makes a preparer that leaves every JPEG to libjpeg, for comparisons.

@@ -4,16 +4,18 @@
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::geometry::{Border, Window};
+use crate::function::Call;
+use crate::geometry::{Border, Rect, Window};
 use crate::ops::{Area, Effect, Effects, Piece, Point};
 use crate::resize::Resampling;
 use crate::warp::Warp;
 
-/// One pass over pixels: warp, cut out, resize, mirror, change values.
+/// One pass over pixels: remake, cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Place in [`Steps::warps`] of the warp that the image goes through, or `None` to leave the image as it is.
-    pub warp: Option<u16>,
+    /// Place in [`Steps::remakes`] of the change that makes an image of its own of this one, or `None` to leave the
+    /// image as it is.
+    pub remake: Option<u16>,
     /// Box that is cut out of the image.
     pub window: Window,
     /// What the box shows where it reaches out of the image.
@@ -38,6 +40,34 @@ pub enum Change {
     Area(Area),
 }
 
+/// A change that makes an image of its own, whose pixels come from anywhere in the one before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Remake {
+    /// A warp.
+    Warp(Warp),
+    /// A call of a function.
+    Call(Call),
+}
+
+impl Remake {
+    /// Returns width and height of the result.
+    pub fn size(&self) -> (u32, u32) {
+        match self {
+            Self::Warp(warp) => warp.size(),
+            Self::Call(call) => call.size,
+        }
+    }
+
+    /// Returns the rectangle of an image of this size from which the rectangle `made` of the result comes, or `None` if
+    /// nothing of the image is needed.
+    pub fn needs(&self, made: Rect, (width, height): (u32, u32)) -> Option<Rect> {
+        match self {
+            Self::Warp(warp) => warp.needs(made, (width, height)),
+            Self::Call(_) => Some(Rect { x: 0, y: 0, width, height }),
+        }
+    }
+}
+
 /// What a pipeline does to one image: as few steps as possible, at least one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
@@ -45,14 +75,14 @@ pub struct Steps {
     pub steps: Vec<Step>,
     /// The changes of values of all steps, in order.
     pub changes: Vec<Change>,
-    /// The warps of all steps, in order.
-    pub warps: Vec<Warp>,
+    /// The warps and calls of all steps, in order.
+    pub remakes: Vec<Remake>,
 }
 
 /// The steps while operations are drawn, at least one.
 pub(crate) struct Drawing<'s> {
     steps: &'s mut Steps,
-    /// Whether the last step does anything after its warp.
+    /// Whether the last step does anything after its warp or call.
     is_begun: bool,
 }
 
@@ -64,7 +94,8 @@ impl Effects for Drawing<'_> {
     fn add(&mut self, effect: impl Into<Effect>) {
         match effect.into() {
             Effect::Geometry(piece) => self.take(piece),
-            Effect::Warp(warp) => self.warp(warp),
+            Effect::Warp(warp) => self.remake(Remake::Warp(warp)),
+            Effect::Call(call) => self.remake(Remake::Call(call)),
             Effect::Point(point) => self.change(Change::Point(point)),
             Effect::Area(area) => self.change(Change::Area(area)),
         }
@@ -111,14 +142,14 @@ impl Drawing<'_> {
         }
     }
 
-    fn warp(&mut self, warp: Warp) {
-        if self.is_begun || self.step().warp.is_some() {
+    fn remake(&mut self, remake: Remake) {
+        if self.is_begun || self.step().remake.is_some() {
             self.begin_next();
         }
         // A pipeline has far fewer operations.
-        let place = self.steps.warps.len() as u16;
-        *self.step_mut() = Step { warp: Some(place), ..Step::untouched(warp.size(), self.steps.changes.len()) };
-        self.steps.warps.push(warp);
+        let place = self.steps.remakes.len() as u16;
+        *self.step_mut() = Step { remake: Some(place), ..Step::untouched(remake.size(), self.steps.changes.len()) };
+        self.steps.remakes.push(remake);
     }
 
     fn change(&mut self, change: Change) {
@@ -140,7 +171,7 @@ impl Step {
         let next = changes as u16;
         let window = Window::whole(size.0, size.1);
         let (border, interpolation) = (Border::default(), Resampling::Bilinear);
-        Self { warp: None, window, border, resize: None, interpolation, flip: false, changes: (next, next) }
+        Self { remake: None, window, border, resize: None, interpolation, flip: false, changes: (next, next) }
     }
 
     /// Returns the step that resizes a whole image, or leaves its size if `to` is `None`.
@@ -170,7 +201,7 @@ impl Steps {
     pub(crate) fn of(&mut self, size: (u32, u32)) -> Drawing<'_> {
         self.steps.clear();
         self.changes.clear();
-        self.warps.clear();
+        self.remakes.clear();
         self.steps.push(Step::untouched(size, 0));
         Drawing { steps: self, is_begun: false }
     }

@@ -108,27 +108,6 @@ impl Drop for HostValues {
     }
 }
 
-/// Memory of a batch without rows.
-#[derive(Debug)]
-pub(crate) struct NoMemory;
-
-// SAFETY: the memory has no bytes, so nobody reads or writes any. It begins at the same address at every call.
-unsafe impl BatchMemory for NoMemory {
-    fn address(&self) -> NonNull<u8> {
-        // Aligned as the memory of any batch.
-        NonNull::<i64>::dangling().cast()
-    }
-
-    fn is_writable(&self) -> bool {
-        true
-    }
-
-    fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: no bytes are read through the pointer, which is not null.
-        Some(unsafe { std::slice::from_raw_parts(self.address().as_ptr(), 0) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,7 +132,7 @@ mod tests {
     fn memory_without_bytes_is_aligned_and_writable_like_any_other() {
         let (copy, labels) =
             (OwnedMemory::copy(&[]).unwrap(), HostValues::new(0, 8, std::iter::empty::<[u8; 8]>()).unwrap());
-        for memory in [&copy as &dyn BatchMemory, &labels, &NoMemory] {
+        for memory in [&copy as &dyn BatchMemory, &labels] {
             let (bytes, begins) = (memory.bytes().unwrap(), memory.address());
             assert!(bytes.is_empty() && memory.is_writable(), "{memory:?}");
             assert!(begins.addr().get().is_multiple_of(BUFFER_ALIGNMENT), "{memory:?}");

@@ -1,6 +1,6 @@
 //! Claims of batches, for the CPU and for drives.
 
-use super::{Core, CpuJob, CpuWork, Engine, GivenUp, ReadyBatch};
+use super::{Core, CpuJob, CpuWork, Engine, GivenUp};
 use crate::delivery::BatchBuffer;
 use crate::error::LoaderError;
 use crate::fetch::Samples;
@@ -85,17 +85,15 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.bucket(id).images.row_bytes())))
     }
 
-    /// Returns the samples of a batch that the CPU has claimed, unless there is nothing to prepare: then the batch, or
-    /// the reason why the run ends, is ready.
+    /// Returns the samples of a batch that the CPU has claimed, unless the epoch has no order: then the reason why
+    /// the run ends is ready.
     pub(super) fn samples_of_claim(&self, core: &mut Core, id: BatchId) -> Option<Samples> {
-        let ready = match core.sample_ids(id) {
-            // A rank's share of a short last batch can be empty.
-            Ok(sample_ids) if sample_ids.is_empty() => Ok(ReadyBatch::empty(self.task.bucket(id))),
+        let refused = match core.sample_ids(id) {
             Ok(sample_ids) => return Some(sample_ids.into()),
-            Err(source) => Err(LoaderError::of_order(source)),
+            Err(source) => LoaderError::of_order(source),
         };
         core.executed(CPU, id);
-        self.make_ready(core, CPU, id, ready);
+        self.make_ready(core, CPU, id, Err(refused));
         None
     }
 
@@ -125,15 +123,13 @@ impl Engine {
             self.wake_cpu();
         }
         core.recorder.claimed(prong, id);
-        let sample_ids = core.sample_ids(id).unwrap_or_default();
-        if sample_ids.is_empty() {
-            // The CPU delivers the empty batch, as it does a failed one. If memory for the epoch's order was refused,
-            // the CPU reports that.
+        let Ok(sample_ids) = core.sample_ids(id) else {
+            // The CPU claims the batch, and reports why the epoch has no order.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id, now);
             self.wake_cpu();
             return None;
-        }
+        };
         Some((id, sample_ids))
     }
 }

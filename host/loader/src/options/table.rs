@@ -180,8 +180,8 @@ options! {
             .flag("N|PERCENT%").python("int | str | None").python_value("None").taken(By("_options.limit_of"));
         /// Limits on what decoding one sample may cost.
         limits: Limits = Limits::default() => values(Structure).not_in_python();
-        /// Treatment of an epoch's last batch if the samples do not fill it. With several ranks, a rank's share of a
-        /// short batch may have no sample.
+        /// Treatment of an epoch's last batch if the samples do not fill it. A short batch has a sample for each rank:
+        /// if fewer are left, the first ones of the epoch are added.
         #[serde(with = "lower_case")]
         last: LastBatch = LastBatch::Short, "short" => names(&[
             ("short", "Deliver it with the samples that are left"),

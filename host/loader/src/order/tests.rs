@@ -48,19 +48,30 @@ fn rows_are_the_share_of_the_largest_batch() {
 
 proptest! {
     #[test]
-    fn short_covers_every_sample_once(samples in 1u64..400, batch in 1u64..90, world in 1u64..6, seed: u64) {
+    fn short_covers_every_sample_once_and_gives_each_rank_one(
+        samples in 1u64..400,
+        batch in 6u64..90,
+        world in 1u64..6,
+        seed: u64,
+    ) {
         let mut seen = vec![0; samples as usize];
         for rank in 0..world {
             let cut = EpochCut { rank, world, ..cut(samples, batch, LastBatch::Short) };
             let order = order(seed, 3, cut.clone());
             for index in 0..cut.batches() {
-                prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
+                let share = order.sample_ids(index as u32).len();
+                prop_assert!((1..=cut.rows()).contains(&share));
                 for id in order.sample_ids(index as u32) {
                     seen[id as usize] += 1;
                 }
             }
         }
-        prop_assert!(seen.iter().all(|&count| count == 1));
+        let added = match samples % batch {
+            0 => 0,
+            left => world.saturating_sub(left),
+        };
+        prop_assert!(seen.iter().all(|&count| count >= 1));
+        prop_assert_eq!(seen.iter().sum::<u64>(), samples + added);
     }
 
     #[test]

@@ -70,6 +70,10 @@ impl Failure {
                 let (name, location) = (dataset.name(index), dataset.location(index));
                 Unavailable::Misfit { name, location, problem }.into()
             }
+            PixelError::Function(source) => {
+                let (name, location) = (dataset.name(index), dataset.location(index));
+                Unavailable::Function { name, location, source }.into()
+            }
             error => Self::Corrupt(error.reason()),
         }
     }

@@ -5,8 +5,7 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
 use crate::resize::Resizing;
-use crate::steps::{Change, Drawing, Step, Steps};
-use crate::warp::Warp;
+use crate::steps::{Change, Drawing, Remake, Step, Steps};
 
 /// What a pipeline does to one image. Reuses its memory from image to image.
 #[derive(Default)]
@@ -49,15 +48,15 @@ impl PassPlan {
         &self.steps.changes[usize::from(first)..usize::from(end)]
     }
 
-    /// Returns the warp of a pass, if it has one.
-    pub(super) fn warp(&self, pass: &Pass) -> Option<&Warp> {
-        pass.step.warp.map(|place| &self.steps.warps[usize::from(place)])
+    /// Returns the warp or call of a pass, if it has one.
+    pub(super) fn remake(&self, pass: &Pass) -> Option<&Remake> {
+        pass.step.remake.map(|place| &self.steps.remakes[usize::from(place)])
     }
 
     /// Returns the rectangle that the passes read of the image, or `None` if they read nothing. The image has the size
     /// that the plan was drawn for.
     pub fn reads(&self, size: (u32, u32)) -> Option<Rect> {
-        self.passes.first().and_then(|pass| pass.reads(size, &self.steps.warps))
+        self.passes.first().and_then(|pass| pass.reads(size, &self.steps.remakes))
     }
 }
 
@@ -85,7 +84,9 @@ impl Pass {
     /// all pixels alike.
     fn takes(&mut self, next: &Step, changes: &[Change]) -> bool {
         let Window { x, y, width, height } = next.window;
-        if next.warp.is_some() || next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height))
+        if next.remake.is_some()
+            || next.resize.is_some()
+            || !next.window.lies_within((self.part.width, self.part.height))
         {
             return false;
         }
@@ -146,17 +147,17 @@ impl Pass {
         self.step.resize.map(|size| Resizing { rect, size, interpolation, part: self.wanted(), mirrored })
     }
 
-    /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing. `warps` are
-    /// the warps of all steps.
-    fn reads(&self, size: (u32, u32), warps: &[Warp]) -> Option<Rect> {
-        let Some(warp) = self.step.warp.map(|place| &warps[usize::from(place)]) else {
-            return self.reads_unwarped(size);
+    /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing. `remakes`
+    /// are the warps and calls of all steps.
+    fn reads(&self, size: (u32, u32), remakes: &[Remake]) -> Option<Rect> {
+        let Some(remake) = self.step.remake.map(|place| &remakes[usize::from(place)]) else {
+            return self.reads_remade(size);
         };
-        warp.needs(self.reads_unwarped(warp.size())?, size)
+        remake.needs(self.reads_remade(remake.size())?, size)
     }
 
-    /// Returns the rectangle that the pass reads of an image of this size after its warp.
-    fn reads_unwarped(&self, size: (u32, u32)) -> Option<Rect> {
+    /// Returns the rectangle that the pass reads of an image of this size after its warp or call.
+    fn reads_remade(&self, size: (u32, u32)) -> Option<Rect> {
         let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
         self.resizing(size).map(|resizing| resizing.source()).or_else(|| self.step.border.reads(window, size))
     }
@@ -164,7 +165,7 @@ impl Pass {
 
 /// Plans the passes for some steps. A step that only cuts becomes part of the pass before it, and no pass makes more
 /// than the next one reads.
-fn plan(Steps { steps, changes, warps }: &Steps, passes: &mut Vec<Pass>) {
+fn plan(Steps { steps, changes, remakes }: &Steps, passes: &mut Vec<Pass>) {
     passes.clear();
     for step in steps {
         if !passes.last_mut().is_some_and(|pass| pass.takes(step, changes)) {
@@ -176,7 +177,7 @@ fn plan(Steps { steps, changes, warps }: &Steps, passes: &mut Vec<Pass>) {
         let (first, end) = pass.step.changes;
         pass.moved = before_changes(&changes[usize::from(first)..usize::from(end)], pass.result(), pass.step);
         if index > 0 {
-            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height), warps);
+            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height), remakes);
             if let Some(rect) = read(&passes[index], passes[index - 1].part) {
                 passes[index - 1].made = rect;
             }

@@ -67,6 +67,7 @@ pub(crate) fn alone((size, mut pixels): Image, effect: Effect) -> Image {
             Warped::new(&mut image, &warp, &mut memory, Limits::default()).read(whole, &mut take).unwrap();
             (warp.size(), out)
         }
+        Effect::Call(_) => panic!("no drawn pipeline here has a function"),
         Effect::Point(point) => {
             point.change(&mut pixels);
             (size, pixels)

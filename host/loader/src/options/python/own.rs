@@ -4,17 +4,6 @@ use crate::options::definition::{Group, OptionDef, Taken, Values, values};
 
 pub(super) const ARGUMENTS: &[OptionDef] = &[
     of_python(
-        "per_sample",
-        Group::Job,
-        "A function that changes the image of each sample, after the pipeline and before normalisation: \
-         ``per_sample(image, seed)`` gets an array of NumPy (uint8, height x width x 3) and a whole number, and \
-         returns an image of the same shape and type. A function that makes its random choices from `seed` alone, such \
-         as by ``numpy.random.default_rng(seed)``, makes the same images in every run. The threads of the CPU call it, \
-         one at a time; drives cannot call it, so there must be none. An operation of the pipeline is much faster.",
-    )
-    .python("_per_sample.PerSample | None")
-    .python_value("None"),
-    of_python(
         "weights",
         Group::Job,
         "Draws the samples of an epoch with replacement, as PyTorch's WeightedRandomSampler: a weight for each sample \
