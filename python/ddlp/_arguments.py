@@ -92,7 +92,7 @@ class Arguments:
                 labels in `fields`, so that a class has the same label in every dataset, also in one that lacks some of
                 the classes, such as a list of files for validation. A class that is not among them is an error. Or the
                 number of classes of mixed labels. Default: each dataset numbers its own.
-            pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
+            pipeline: What is done to every sample: a Pipeline, a transform of torchvision or timm, the name of a
                 built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another
                 size, and a batch has images of one size. A sample belongs to the pipeline whose images have the nearest
                 aspect ratio; among several of these, to the one with the largest images that have no more pixels than

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,10 +14,12 @@ from ._objects import DIFFERENT
 from ._operations import (
     NAMES,
     AugMix,
+    CenterCrop,
     ElasticTransform,
     GaussianBlur,
     Jpeg,
     Operation,
+    Pad,
     RandomApply,
     RandomChoice,
     RandomCrop,
@@ -148,7 +151,7 @@ class _Reader:
                 "it out, or call it on the loader's batches"
             )
         try:
-            operation = _TRANSLATIONS.get(kind, _same)(transform)
+            operation = _TRANSLATIONS.get(kind, _same)(_with_fill_in_bytes(transform, self.floats is not None))
             if isinstance(operation, RandomErasing):
                 return _in_bytes(operation, self.floats is not None, self.normalize)
             return operation
@@ -184,9 +187,9 @@ def _as_one(operations: list[Operation]) -> Operation:
     return RandomApply(operations, 1.0) if operations else RandomHorizontalFlip(0.0)
 
 
-def pipeline_of_dataset(transform: Any) -> Pipeline:
+def pipeline_of_dataset(transform: Any, size: tuple[int, int] | None) -> Pipeline:
     """Returns the pipeline of a loader that was given none: what the dataset itself does to an image, or the built-in
-    pipeline for training."""
+    pipeline for training. `size` is the height and width of all images, if they have one."""
     if transform is None:
         return imagenet_train(224)
     if transform is DIFFERENT:
@@ -194,12 +197,29 @@ def pipeline_of_dataset(transform: Any) -> Pipeline:
             "the datasets have different transforms: give the loader a `pipeline`, which takes their place"
         )
     try:
-        return Compose(transform)
+        return Compose(transform) if size is None else _of_one_size(transform, size)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"the dataset has a transform of its own, which cannot be the loader's pipeline: {error}; or give the "
             "loader a `pipeline`, which takes the place of the transform"
         ) from None
+
+
+def _of_one_size(transform: Any, size: tuple[int, int]) -> Pipeline:
+    """Returns the pipeline of a transform for images of one size. Without a crop, it says the size that then follows for
+    the prepared samples."""
+    reader = _Reader()
+    operations = reader.read(transform if isinstance(transform, list | tuple) else [transform])
+    if not any(isinstance(operation, _OF_ANOTHER_SIZE) for operation in operations):
+        height, width = size
+        of_side = [operation.size for operation in operations if isinstance(operation, Resize)]
+        if height == width and of_side and isinstance(of_side[-1], int):
+            height = width = of_side[-1]
+        if height == width or not of_side:
+            operations.append(CenterCrop((height, width)))
+    pipeline = Compose(operations)
+    pipeline.normalize = reader.normalize
+    return pipeline
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
@@ -333,6 +353,25 @@ def _random_erasing(transform: Any) -> Operation:
     return RandomErasing(transform.p, (scale[0], scale[1]), (ratio[0], ratio[1]), value)
 
 
+def _with_fill_in_bytes(transform: Any, of_floats: bool) -> Any:
+    """Returns a transform whose `fill`, if it has one, has whole numbers from 0 to 255. That of float images has values
+    from 0 to 1."""
+    fill = getattr(transform, "fill", None)
+    if fill is None:
+        return transform
+    if isinstance(fill, Mapping):
+        raise ValueError("its fill is a dict: give the fill of images alone")
+    given = _channels(fill)
+    values = [round(255 * value) if of_floats else int(value) for value in given]
+    if not of_floats and values != given:
+        raise ValueError(f"its fill is {fill}, but must be whole numbers from 0 to 255")
+    if not all(0 <= value <= 255 for value in values):
+        raise ValueError(f"its fill is the colour {tuple(values)}, which is not from 0 to 255")
+    changed = copy.copy(transform)
+    changed.fill = values if isinstance(fill, Iterable) else values[0]
+    return changed
+
+
 def _in_bytes(erasing: RandomErasing, of_floats: bool, normalize: tuple[list[float], list[float]] | None) -> Operation:
     """Converts the operation's value, which belongs to float or normalised images, to values from 0 to 255."""
     if erasing.value == "random":
@@ -439,6 +478,9 @@ def _same(transform: Any) -> Operation:
     translated: Operation = operation(**{name: value(name, kind) for name, kind in parameters.items()})
     return translated
 
+
+# Operations after which images have another size than before, but for a Resize to one side.
+_OF_ANOTHER_SIZE = (CenterCrop, Pad, RandomCrop, RandomResizedCrop, RandomShortestSize, ScaleJitter)
 
 _OPERATIONS = {operation.__name__: operation for operation in NAMES}
 

@@ -81,8 +81,11 @@ class Dataset:
         """Returns the label of each sample as int64."""
         argument = self._arguments["dataset"]
         given = None if isinstance(argument, (str, Mix)) else getattr(argument, "targets", None)
-        if given is None or self._native.has_other_labels:
+        if given is None or self._native.has_other_labels or self._native.knows_labels:
             return self._native.targets()
+        of_target = getattr(argument, "target_transform", None)
+        if of_target is not None:
+            given = [of_target(label) for label in given]
         labels = whole_numbers("`targets` of the dataset", given)
         if len(labels) != 8 * len(self):
             raise ConfigurationError(

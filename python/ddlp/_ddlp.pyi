@@ -63,6 +63,7 @@ class Dataset:
     kind: str
     classes: list[str]
     has_other_labels: bool
+    knows_labels: bool
     def __new__(
         cls,
         path: str | os.PathLike[str] | None = None,

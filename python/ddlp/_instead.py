@@ -21,7 +21,7 @@ _INSTEAD = {
     "prefetch_factor": "give the number of batches in memory as buffers",
     "sampler": "the loader makes the order: see shuffle, indices, weights, repeats, rank and world_size",
     "timeout": "leave it out: the report says what the loader waits for, see stall_after_s",
-    "transform": "give ddlp.Compose(transform) as pipeline",
+    "transform": "give it as pipeline",
     "worker_init_fn": "leave it out: all random choices follow from seed",
 }
 

@@ -66,7 +66,7 @@ class Loader(Arguments):
         )
         arguments |= of_dataset
         if arguments["pipeline"] is None:
-            arguments["pipeline"] = pipeline_of_dataset(self._source.transform)
+            arguments["pipeline"] = pipeline_of_dataset(self._source.transform, self._source.size)
         pipelines = arguments["pipeline"] = pipelines_of(arguments["pipeline"])
         self._phases = phases_of(pipelines, arguments["normalize"], epochs)
         arguments["views"] = whole("`views`", arguments["views"])
@@ -174,6 +174,10 @@ class Loader(Arguments):
     def drop_last(self) -> bool:
         """Whether a last batch that the samples do not fill is left out."""
         return bool(self._options["last"] == "drop")
+
+    @property
+    def collate_fn(self) -> None:
+        """None: the loader makes batches itself. Such as timm's PrefetchLoader look for a function here."""
 
     @property
     def num_workers(self) -> int:

@@ -64,9 +64,9 @@ class Mix:
         for dataset in self.datasets:
             if isinstance(dataset, Mix):
                 raise ConfigurationError("a ddlp.Mix cannot be part of another one: name its datasets instead")
-        of = [(dataset, None, None) if _is_path(dataset) else opened(dataset) for dataset in self.datasets]
-        members = [(name, samples, columns) for name, (samples, columns, _) in zip(self._names, of, strict=True)]
-        return members, common([transform for *_, transform in of])
+        of = [(dataset, None, None, None) if _is_path(dataset) else opened(dataset) for dataset in self.datasets]
+        members = [(name, samples, columns) for name, (samples, columns, *_) in zip(self._names, of, strict=True)]
+        return members, common([transform for *_, transform, _ in of])
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

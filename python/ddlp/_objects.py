@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import operator
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,9 @@ from ._errors import ConfigurationError
 # Functions by which torchvision's datasets read an image of Pillow. The loader decodes as they do.
 _LOADERS = ("default_loader", "pil_loader", "accimage_loader")
 
+
+# A whole number in text, also one as pandas writes it.
+_NUMBER = re.compile(r"[0-9]+(\.0*)?")
 
 DIFFERENT = "different transforms"
 """Stands for the transforms of several datasets that have different ones."""
@@ -44,33 +48,43 @@ class _Shown:
         return replace(self, images=images, labels=labels)
 
 
-def opened(dataset: Any) -> tuple[Any, dict[str, Any] | None, Any]:
-    """Returns the samples of an object or a table as the native part takes them, the columns of a table, and the
-    transform of the object, which its samples then lack."""
-    samples, transform = _samples_and_transform(dataset)
-    return (samples, None, transform) if samples is not dataset else (*samples_of(dataset), None)
+def opened(dataset: Any) -> tuple[Any, dict[str, Any] | None, Any, tuple[int, int] | None]:
+    """Returns the samples of an object or a table as the native part takes them, the columns of a table, the transform
+    of the object, which its samples then lack, and height and width of its images, if it shows them as one array."""
+    samples, transform, size = _samples_and_transform(dataset)
+    return (samples, None, transform, size) if samples is not dataset else (*samples_of(dataset), None, None)
 
 
 def common(transforms: list[Any]) -> Any:
     """Returns the transform that several datasets have; DIFFERENT if each has its own."""
-    is_one = all(repr(transform) == repr(transforms[0]) for transform in transforms)
-    return next(iter(transforms), None) if is_one else DIFFERENT
+    from ._compose import Compose
+
+    first = next(iter(transforms), None)
+    if all(transform is first for transform in transforms):
+        return first
+    try:
+        # The text of a transform may leave out some of its parameters.
+        pipelines = [Compose(transform) for transform in transforms]
+    except ConfigurationError:
+        return DIFFERENT
+    is_one = all((one, one.normalize) == (pipelines[0], pipelines[0].normalize) for one in pipelines)
+    return first if is_one else DIFFERENT
 
 
-def _samples_and_transform(dataset: Any) -> tuple[Any, Any]:
+def _samples_and_transform(dataset: Any) -> tuple[Any, Any, tuple[int, int] | None]:
     shown = _shown(dataset)
     if shown is None:
-        return _without_transform(dataset)
+        return *_without_transform(dataset), None
     if len(shown.labels) == 0:
         raise ConfigurationError(f"the dataset, a {_kind(dataset)}, is empty")
     labels = [_label(dataset, at, label) for at, label in enumerate(shown.labels)]
     if not shown.are_files:
         planes, size = shown.images.transpose(0, 3, 1, 2).tobytes(), shown.images.shape[1:3]
-        return _ddlp.Dataset.of_planes(planes, size, labels, list(shown.classes)), shown.transform
+        return _ddlp.Dataset.of_planes(planes, size, labels, list(shown.classes)), shown.transform, size
     paths = [os.path.abspath(path) for path in shown.images]
     root = os.path.commonpath([os.path.dirname(path) for path in paths])
     below = [os.path.relpath(path, root) for path in paths]
-    return _ddlp.Dataset.of_files(root, below, labels, list(shown.classes)), shown.transform
+    return _ddlp.Dataset.of_files(root, below, labels, list(shown.classes)), shown.transform, None
 
 
 def pixels_of(image: Any) -> tuple[int, int, bytes] | None:
@@ -167,7 +181,13 @@ def _of_table(dataset: Any) -> _Shown | None:
     if library not in ("pandas", "polars") or type(dataset).__name__ != "DataFrame" or "path" not in dataset.columns:
         return None
     paths = list(dataset["path"])
-    labels = list(dataset["label"]) if "label" in dataset.columns else [0] * len(paths)
+    others = [str(name) for name in dataset.columns if name != "path"]
+    if others and "label" not in others:
+        raise ConfigurationError(
+            f"the table has no column `label` (its columns are path, {', '.join(others)}): rename the column of labels, "
+            'or give the column `path` alone, as table[["path"]], for samples without labels'
+        )
+    labels = list(dataset["label"]) if others else [0] * len(paths)
     for row, path in enumerate(paths):
         if not isinstance(path, (str, os.PathLike)):
             raise ConfigurationError(f"row {row} of the table has the path {path!r}, but a path is text")
@@ -179,6 +199,9 @@ def _of_paths(paths: list[Any], labels: list[Any], of: str) -> _Shown:
     are_names = [isinstance(label, str) for label in labels]
     if not any(are_names):
         return _Shown(paths, labels, (), None)
+    if all(are_names) and all(_NUMBER.fullmatch(label.strip()) for label in labels):
+        # As in a list of files.
+        return _Shown(paths, [int(float(label)) for label in labels], (), None)
     if not all(are_names):
         at = are_names.index(False) if are_names[0] else are_names.index(True)
         raise ConfigurationError(
@@ -200,14 +223,36 @@ def _without_transform(dataset: Any) -> tuple[Any, Any]:
         changed.dataset = inner
         return changed, transform
     transform = getattr(dataset, "transform", None)
-    if transform is None or not _is_of(dataset, "torchvision.datasets"):
+    is_made = _is_of(dataset, "torchvision.datasets", "FakeData")
+    if not is_made and (transform is None or not _is_of(dataset, "torchvision.datasets")):
         return dataset, None
     changed = copy.copy(dataset)
+    if is_made:
+        changed.__class__ = _made_alone(type(dataset))
     changed.transform = None
     if getattr(changed, "transforms", None) is not None:
         changed.transforms = copy.copy(changed.transforms)
         changed.transforms.transform = None
     return changed, transform
+
+
+def _made_alone(kind: type[Any]) -> type[Any]:
+    """Returns a class like torchvision's FakeData, with the same items, that leaves PyTorch's own generator alone: the
+    program's other threads draw from it."""
+
+    def item(self: Any, index: Any) -> Any:
+        import torch
+        from torchvision.transforms.functional import to_pil_image
+
+        if not 0 <= index < len(self):
+            raise IndexError(f"item {index} of {len(self)}")
+        generator = torch.Generator().manual_seed(index + self.random_offset)
+        image = torch.randn(*self.image_size, generator=generator)
+        label = torch.randint(0, self.num_classes, (1,), generator=generator).item()
+        return to_pil_image(image), label if self.target_transform is None else self.target_transform(label)
+
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {"__getitem__": item, **names})
 
 
 def _is_of(dataset: Any, package: str, name: str | None = None) -> bool:

@@ -8,7 +8,7 @@ import enum
 import json
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -145,15 +145,17 @@ def plain(value: Any) -> Any:
     raise TypeError("must be a number, a truth value, a text, or a list of these")
 
 
-PipelineLike = Pipeline | str | os.PathLike[str]
+PipelineLike = Pipeline | str | os.PathLike[str] | Callable[..., Any]
 
 
 def pipeline_of(given: PipelineLike) -> Pipeline:
-    """Returns a pipeline, or the one with this name or in this TOML file."""
+    """Returns a pipeline, that of a transform of torchvision or timm, or that with this name or in this TOML file."""
     if isinstance(given, Pipeline):
         return given
-    if type(given).__module__.startswith("torchvision."):
-        raise TypeError("pipeline is a transform of torchvision: give ddlp.Compose(transform)")
+    if type(given).__module__.startswith(("torchvision.", "timm.")) or type(given).__name__ == "Sequential":
+        from ._compose import Compose
+
+        return Compose(given)
     if not isinstance(given, (str, os.PathLike)):
         raise TypeError(
             f"pipeline is {given!r}, but must be a ddlp.Pipeline, a name, a .toml file, or a list of these; operations "

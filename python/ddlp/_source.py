@@ -21,6 +21,8 @@ class Source(NamedTuple):
     mix: Any = None
     transform: Any = None
     """What the dataset itself does to an image, such as a Compose of torchvision's transforms."""
+    size: tuple[int, int] | None = None
+    """Height and width of all images, if the dataset shows that they have one size."""
 
 
 def source_of(dataset: Any, kind: Any, drives: Any) -> Source:
@@ -39,13 +41,13 @@ def source_of(dataset: Any, kind: Any, drives: Any) -> Source:
             )
         members, transform = dataset._members()
         return Source(dataset, mix=(members, dataset.weights), transform=transform)
-    samples, columns, transform = opened(dataset)
+    samples, columns, transform, size = opened(dataset)
     if drives:
         raise ConfigurationError(
             "drives read the samples themselves, and cannot ask a Python object for them: pack it (ddlp.pack), and "
             "give the pack's path"
         )
-    return Source(dataset, samples, columns, transform=transform)
+    return Source(dataset, samples, columns, transform=transform, size=size)
 
 
 def check_kind(kind: Any, dataset: Any) -> None:

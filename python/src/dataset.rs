@@ -167,6 +167,12 @@ impl OpenDataset {
         self.beside.classes().unwrap_or_else(|| self.dataset.classes()).to_vec()
     }
 
+    /// Whether the label of each sample is known without reading an item of an object.
+    #[getter]
+    fn knows_labels(&self) -> bool {
+        self.objects.iter().all(|object| object.knows_labels())
+    }
+
     /// The label of each sample, as int64.
     fn targets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         if let Some(unknown) = self.objects.iter().find(|object| !object.knows_labels()) {

@@ -148,6 +148,11 @@ impl Sequence {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
+        // A part of a dataset, as PyTorch's Subset.
+        let indices = object.getattr("dataset").and_then(|_| object.getattr("indices")?.extract::<Vec<u64>>());
+        for index in indices.into_iter().flatten() {
+            hasher.update(&index.to_le_bytes());
+        }
         sequence.identity = Identity::from_bytes(*hasher.finalize().as_bytes());
         Ok(sequence)
     }

@@ -424,6 +424,23 @@ def test_timms_3_augment_is_taken():
         ddlp.Compose(other)
 
 
+@BOTH
+def test_the_fill_of_float_images_is_from_0_to_1(t):
+    to_float = [t.PILToTensor(), t.ConvertImageDtype(torch.float32)]
+    composed = ddlp.Compose([t.CenterCrop(60), *to_float, t.RandomCrop(60, padding=5, fill=1)])
+    assert composed == ddlp.Pipeline([ddlp.CenterCrop(60), ddlp.RandomCrop(60, padding=5, fill=(255, 255, 255))])
+    composed = ddlp.Compose([t.CenterCrop(60), *to_float, t.RandomRotation(9, fill=[1.0, 0, 0.2])])
+    assert composed == ddlp.Pipeline([ddlp.CenterCrop(60), ddlp.RandomRotation(9, fill=(255, 0, 51))])
+    with pytest.raises(ddlp.ConfigurationError, match="its fill is 0.5, but must be whole numbers from 0 to 255"):
+        ddlp.Compose([t.CenterCrop(60), t.RandomRotation(9, fill=0.5)])
+
+
+def test_a_loader_takes_a_transform_as_its_pipeline(pack):
+    transform = T.Compose([T.CenterCrop(48), T.PILToTensor()])
+    with ddlp.Loader(pack, batch_size=8, pipeline=transform) as loader:
+        assert next(iter(loader))[0].shape == (8, 3, 48, 48)
+
+
 def test_a_loader_normalises_as_composed(pack):
     mean, std = ddlp.IMAGENET
     options = {"batch_size": 16, "output": "numpy"}

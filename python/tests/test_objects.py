@@ -151,6 +151,70 @@ def test_labels_are_those_after_the_target_transform(photos):
         loader(datasets.ImageFolder(str(photos), target_transform=lambda label: "a"))
 
 
+def test_targets_are_the_labels_that_batches_have(photos):
+    folder = datasets.ImageFolder(str(photos), target_transform=lambda label: label // 2)
+    moved = datasets.ImageFolder(str(photos))
+    moved.samples = [(path, (label + 1) % 3) for path, label in moved.samples]
+
+    def read(path):
+        return Image.open(path).convert("RGB")
+
+    own = datasets.ImageFolder(str(photos), loader=read, target_transform=lambda label: label // 2)
+    for dataset in (folder, moved, own, cifar(20, target_transform=lambda label: 2 - label)):
+        labels = rows(dataset, pipeline=WHOLE)[1].tolist()
+        assert ddlp.Dataset(dataset).targets.tolist() == labels
+        parts = ddlp.split(dataset, (0.5, 0.5), by="class")
+        for label in set(labels):
+            counts = [sum(labels[index] == label for index in part) for part in parts]
+            assert abs(counts[0] - counts[1]) <= 1, (label, counts)
+
+
+def test_a_program_that_draws_random_numbers_beside_fake_data_keeps_them():
+    fake = datasets.FakeData(40, (3, 32, 32), 5)
+    torch.manual_seed(3)
+    expected = torch.rand(5).tolist()
+    torch.manual_seed(3)
+    with loader(fake, pipeline=WHOLE) as batches:
+        assert [torch.rand(1).item() for _ in batches] == expected
+
+
+def test_images_of_one_size_need_no_crop():
+    normalize = transforms.Normalize((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    dataset = cifar(10, transform=transforms.Compose([transforms.ToTensor(), normalize]))
+    images, _ = rows(dataset, dtype="float32")
+    numpy.testing.assert_allclose(images, dataset.data.transpose(0, 3, 1, 2) / 255 * 4 - 2, atol=1e-5)
+    dataset.transform = transforms.Compose([transforms.Resize(48), transforms.ToTensor()])
+    assert rows(dataset)[0].shape == (10, 3, 48, 48)
+
+
+def test_a_table_without_labels_is_refused_if_another_column_may_be_them(photos):
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    files = [str(file) for file in sorted(photos.rglob("*.jpg"))]
+    table = pandas.DataFrame({"path": files, "target": [3] * SAMPLES})
+    with pytest.raises(ddlp.ConfigurationError, match="no column `label` .its columns are path, target.: rename"):
+        loader(table)
+    assert rows(table[["path"]])[1].tolist() == [0] * SAMPLES
+
+
+def test_numbers_in_text_are_numbers_as_in_a_list_of_files(photos):
+    files = [str(file) for file in sorted(photos.rglob("*.jpg"))]
+    labels = [str(at % 12) for at in range(SAMPLES)]
+    assert rows(list(zip(files, labels, strict=True)))[1].tolist() == [at % 12 for at in range(SAMPLES)]
+
+
+def test_parts_of_an_object_are_told_apart(photos):
+    def read(path):
+        return Image.open(path).convert("RGB")
+
+    own = datasets.ImageFolder(str(photos), loader=read)
+    one, other = (torch.utils.data.Subset(own, indices) for indices in ([1, 20, 30, 9], [1, 20, 30, 10]))
+    with loader(one, batch_size=2) as batches:
+        next(iter(batches))
+        state = batches.state_dict()
+    with loader(other, batch_size=2) as batches, pytest.raises(ddlp.ConfigurationError, match="dataset"):
+        batches.load_state_dict(state)
+
+
 def test_images_of_segmentation_come_alone(photos, tmp_path):
     root = tmp_path / "VOCdevkit/VOC2012"
     for name in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
@@ -190,6 +254,16 @@ def test_a_mix_takes_objects_of_torchvision(photos):
     assert images.shape == (2 * SAMPLES, 3, 48, 48)
     with pytest.raises(ddlp.ConfigurationError, match="the datasets have different transforms: give the loader"):
         loader(ddlp.Mix([folder, photos]))
+    # The text of AutoAugment leaves out its interpolation.
+    modes = (transforms.InterpolationMode.NEAREST, transforms.InterpolationMode.BILINEAR)
+    augmented = [
+        datasets.ImageFolder(
+            str(photos), transforms.Compose([transforms.CenterCrop(48), transforms.AutoAugment(interpolation=mode)])
+        )
+        for mode in modes
+    ]
+    with pytest.raises(ddlp.ConfigurationError, match="the datasets have different transforms: give the loader"):
+        loader(ddlp.Mix(augmented))
     loader(ddlp.Mix([folder, photos]), pipeline=ddlp.imagenet_val(64)).close()
 
 

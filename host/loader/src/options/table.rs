@@ -126,7 +126,7 @@ options! {
                 nearest aspect ratio and size.")
             .python("_phases.Pipelines | Mapping[int, _phases.Pipelines] | None")
             .python_value("None").python_doc("\
-                What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a \
+                What is done to every sample: a Pipeline, a transform of torchvision or timm, the name of a \
                 built-in pipeline, or a TOML file. A list has a pipeline for each bucket: each makes images of another \
                 size, and a batch has images of one size. A sample belongs to the pipeline whose images have the \
                 nearest aspect ratio; among several of these, to the one with the largest images that have no more \

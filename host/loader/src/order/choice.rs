@@ -88,12 +88,12 @@ impl ChoiceRecord {
     /// Returns the names of the options, and what this record and another one say of them, in words.
     pub(crate) fn compared(&self, other: &Self) -> [(&'static str, String, String); 4] {
         let digest = |digest: &Option<String>, without: &str| match digest {
-            Some(digest) => format!("with the digest {digest}"),
+            Some(digest) => format!("{digest} (a digest)"),
             None => without.to_owned(),
         };
         [
-            ("indices", digest(&self.indices, "of all samples"), digest(&other.indices, "of all samples")),
-            ("weights", digest(&self.weights, "for no sample"), digest(&other.weights, "for no sample")),
+            ("indices", digest(&self.indices, "all samples"), digest(&other.indices, "all samples")),
+            ("weights", digest(&self.weights, "none"), digest(&other.weights, "none")),
             ("repeats", self.repeats.to_string(), other.repeats.to_string()),
             ("views", self.views.to_string(), other.views.to_string()),
         ]
@@ -232,7 +232,8 @@ impl Chosen {
             (None, None) => Picks::All,
             (None, Some((listed, _))) => Picks::Fixed(listed),
             (Some(weights), fixed) => {
-                let weights = weighted::of_samples(weights, dataset, classes, label)?;
+                let indices = fixed.as_ref().map(|(_, indices)| &***indices);
+                let weights = weighted::of_samples(weights, indices, dataset, classes, label)?;
                 record.weights = Some(digest("ddlp weights 1", weights.iter().map(|weight| weight.to_le_bytes())));
                 Picks::Weighted(WeightedDraw::new(&weights, fixed.map(|(_, indices)| indices.clone()))?)
             }

@@ -124,8 +124,8 @@ fn weights_of_classes_are_those_of_their_samples() {
         ids(Some(1), Some(40_000), &choice).iter().for_each(|id| counts[(id % DATASET) as usize] += 1);
         [0, 1, 3, 9].map(|index: usize| (f64::from(counts[index]) / 1000.0).round())
     };
-    // The weight of class 0 is that of three samples of the dataset, two of which are chosen.
-    assert_eq!(counts(Weights::Balanced), [8.0, 8.0, 8.0, 24.0].map(|share| share * 40.0 / 48.0_f64).map(f64::round));
+    // Classes 0, 1 and 3 have two, one and one of the chosen samples.
+    assert_eq!(counts(Weights::Balanced), [7.0, 7.0, 13.0, 13.0]);
     assert_eq!(counts(Weights::Given([1.0, 2.0, 5.0, 0.0].into())), [10.0, 10.0, 20.0, 0.0]);
 }
 

@@ -68,9 +68,11 @@ impl WeightedDraw {
     }
 }
 
-/// Returns the weight of each sample of the dataset. `classes` is the number of classes that have names.
+/// Returns the weight of each sample of the dataset, for draws from those of `indices`, or from all. `classes` is the
+/// number of classes that have names.
 pub(super) fn of_samples(
     weights: &Weights,
+    indices: Option<&[u64]>,
     dataset: u64,
     classes: usize,
     label: impl Fn(u64) -> i64,
@@ -113,8 +115,12 @@ pub(super) fn of_samples(
             let mut labels: Vec<i64> = room(dataset)?;
             labels.extend((0..dataset).map(label));
             let mut counts: HashMap<i64, u64> = HashMap::new();
-            labels.iter().for_each(|&label| *counts.entry(label).or_default() += 1);
-            Ok(labels.iter().map(|label| 1.0 / counts[label] as f64).collect())
+            let mut count = |index: u64| *counts.entry(labels[index as usize]).or_default() += 1;
+            match indices {
+                Some(indices) => indices.iter().for_each(|&index| count(index)),
+                None => (0..dataset).for_each(count),
+            }
+            Ok(labels.iter().map(|label| counts.get(label).map_or(0.0, |&count| 1.0 / count as f64)).collect())
         }
     }
 }
