@@ -28,6 +28,7 @@ mod mixes;
 mod mixing;
 mod per_sample;
 mod positions;
+mod ranges;
 mod reading;
 mod stalls;
 mod versions;
