@@ -2,9 +2,10 @@
 # Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/{board,python} and the scripts
 # in .ci source this file; after `setup`, they have `cargo` in PATH.
 #
-#   setup [--yes] [c++] [qemu] [python] [torch]
+#   setup [--yes] [c++] [qemu] [servers] [python] [torch]
 #       --yes: install without asking; c++: also a C++ compiler; qemu: also the tools that boot the guests of the tests
-#       in qemu/; python: also Python with its module venv; torch: also PyTorch for the system's Python, if apt has it
+#       in qemu/; servers: also the web server of the tests, and openssl for its certificate; python: also Python with
+#       its module venv; torch: also PyTorch for the system's Python, if apt has it
 #
 # `setup` prints each command and asks before it runs it. Without --yes and without a terminal to ask on, it ends.
 
@@ -54,6 +55,10 @@ missing_tools() {
         have mke2fs || [ -x /usr/sbin/mke2fs ] || echo mke2fs
         have xz || echo xz
     fi
+    if [ "$SETUP_SERVERS" = 1 ]; then
+        have nginx || [ -x /usr/sbin/nginx ] || echo nginx
+        have openssl || echo openssl
+    fi
     [ "$SETUP_PYTHON" = 0 ] || python_program >/dev/null || echo python
     if [ "$SETUP_TORCH" = 1 ] && ! system_has_torch && apt-cache show python3-torchvision >/dev/null 2>&1; then
         echo torch
@@ -86,6 +91,7 @@ packages_for() {
             qemu-arm:apt) echo qemu-system-arm ;;
             qemu-x86:apt) echo qemu-system-x86 ;;
             mke2fs:*) echo e2fsprogs ;;
+            nginx:apt) echo nginx-light ;;
             xz:apt) echo xz-utils ;;
             python:apt) echo python3 python3-venv ;;
             torch:apt) echo python3-torch python3-torchvision python3-venv ;;
@@ -164,11 +170,11 @@ target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target
 
 setup() {
     local tools word
-    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0 SETUP_PYTHON=0 SETUP_TORCH=0
+    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0 SETUP_PYTHON=0 SETUP_TORCH=0 SETUP_SERVERS=0
     for word in "$@"; do
         case $word in
             --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; qemu) SETUP_QEMU=1 ;; python) SETUP_PYTHON=1 ;;
-            torch) SETUP_TORCH=1 ;;
+            torch) SETUP_TORCH=1 ;; servers) SETUP_SERVERS=1 ;;
         esac
     done
     [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"

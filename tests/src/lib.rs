@@ -9,6 +9,7 @@
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.
 //! - [`runs`]: a run of the loader, reduced to the results that tests compare.
+//! - [`web`]: a web server that serves a file by ranges and follows a fault plan.
 
 pub mod agent;
 pub mod contract;
@@ -19,3 +20,4 @@ pub mod photos;
 pub mod proxy;
 pub mod runs;
 pub mod stand_in;
+pub mod web;

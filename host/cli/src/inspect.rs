@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
 use ddlp_dataset::{Dataset, OpenOptions, left_out_reason};
-use ddlp_host::{Host, drive_address, open_drive_pack};
+use ddlp_host::{Host, open_pack, remote_address};
 use fidelity::FidelityArgs;
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
@@ -95,14 +95,13 @@ struct Opened {
 }
 
 fn open(place: &Path, options: &OpenOptions) -> anyhow::Result<Opened> {
-    let pack = match drive_address(place) {
-        Some(address) => open_drive_pack(address, &Host::system())?,
-        None => match ddlp_dataset::open_with(place, options)? {
-            dataset if dataset.kind() != "pack" => return Ok(Opened { dataset: dataset.into(), pack: None }),
-            _ => Pack::open(place)?,
-        },
-    };
-    let pack = Arc::new(pack);
+    if remote_address(place).is_none() {
+        let dataset = ddlp_dataset::open_with(place, options)?;
+        if dataset.kind() != "pack" {
+            return Ok(Opened { dataset: dataset.into(), pack: None });
+        }
+    }
+    let pack = Arc::new(open_pack(place, &Host::system())?);
     Ok(Opened { dataset: pack.clone(), pack: Some(pack) })
 }
 

@@ -1,8 +1,10 @@
 //! Opens the dataset of a command, with the kind and the classes that its options name.
 
+use crate::run::plain;
 use anyhow::Context;
 use clap::Args;
 use ddlp_dataset::{Classed, Dataset, Kind, OpenOptions};
+use ddlp_host::{Host, open_dataset_with};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,9 +23,9 @@ pub struct OpeningArgs {
 }
 
 impl OpeningArgs {
-    /// Opens the dataset at a path.
-    pub fn open(&self, path: &Path) -> anyhow::Result<Arc<dyn Dataset>> {
-        self.open_by(|options| Ok(ddlp_dataset::open_with(path, options)?.into()))
+    /// Opens the dataset at a path or URL.
+    pub fn open(&self, place: &Path) -> anyhow::Result<Arc<dyn Dataset>> {
+        self.open_by(|options| Ok(open_dataset_with(place, &Host::system(), options).map_err(plain)?))
     }
 
     /// Opens a dataset by a function that gets the options for it.

@@ -128,7 +128,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
 }
 
 /// Returns the error for a dataset that cannot be opened without the loader's line above it: the cause says all.
-fn plain(error: LoaderError) -> anyhow::Error {
+pub fn plain(error: LoaderError) -> anyhow::Error {
     match error {
         LoaderError::Dataset(error) => error.into(),
         error => error.into(),

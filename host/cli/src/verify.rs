@@ -6,6 +6,7 @@ use crate::{Ending, files_only, output, text};
 use anyhow::bail;
 use clap::Args;
 use ddlp_dataset::pack::{self, VerifyError, VerifyProgress};
+use ddlp_host::{open_url, remote_address};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -39,14 +40,22 @@ pub struct VerifyArgs {
 
 /// Runs the command.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
-    check_kind(&args.file)?;
+    let url = remote_address(&args.file).filter(|place| files_only::check(Path::new(place)).is_ok());
+    let blocks = url.map(open_url).transpose()?;
+    if blocks.is_none() {
+        check_kind(&args.file)?;
+    }
     let mut progress = SampleProgress::new("verifying", args.quiet);
     let handling = interrupt.handle(|| {});
     let mut show = |now: VerifyProgress| {
         progress.update(now.samples, now.samples_total, now.bytes, "");
         if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let verified = pack::verify(&args.file, args.threads.map_or(0, usize::from), &mut show);
+    let threads = args.threads.map_or(0, usize::from);
+    let verified = match blocks {
+        Some(blocks) => pack::verify_blocks(blocks, &args.file, threads, &mut show),
+        None => pack::verify(&args.file, threads, &mut show),
+    };
     drop(handling);
     let seconds = progress.elapsed().as_secs_f64();
     progress.clear();

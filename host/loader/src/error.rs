@@ -48,6 +48,14 @@ pub enum LoaderError {
         #[source]
         source: DriveError,
     },
+    /// The pack at a URL cannot be opened. The reason says what to do.
+    #[error("{url} cannot be opened: {reason}")]
+    Store {
+        /// Its URL.
+        url: String,
+        /// Why.
+        reason: String,
+    },
     /// The run's figures cannot be served.
     #[error("the run's figures cannot be served at {address}: choose another address (`metrics`)")]
     Metrics {
@@ -190,7 +198,9 @@ impl LoaderError {
             | Self::Misfit(_)
             | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
-            Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } => LoaderErrorKind::Unavailable,
+            Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } | Self::Store { .. } => {
+                LoaderErrorKind::Unavailable
+            }
             Self::CorruptSample { .. } | Self::NoReplacement { .. } | Self::TooManyCorrupt { .. } => {
                 LoaderErrorKind::Corrupt
             }

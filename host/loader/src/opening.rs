@@ -1,23 +1,29 @@
-//! Opening a dataset: from files of this machine, or from the drive that alone holds it.
+//! Opening a dataset: from files of this machine, or from the drive or the store that alone holds it. `clock`: how long
+//! reads over a network wait.
 
 mod blocks;
+mod clock;
+mod ranges;
 
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
-use ddlp_dataset::pack::{FormatError, Pack};
+use ddlp_dataset::pack::{Blocks, FormatError, Pack};
 use ddlp_dataset::{Dataset, Kind, OpenError, OpenOptions};
 use ddlp_driver::{Host, Target};
+use ranges::RangeBlocks;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a dataset: a path of files, or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is
-/// connected to it), whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
+/// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is read
+/// by ranges; or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose
+/// dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///
-/// [`LoaderError::Options`] if the address is malformed, [`LoaderError::Dataset`] if the files are not a dataset, and
-/// [`LoaderError::Drive`] if the drive cannot be reached or holds no pack that this version reads.
+/// [`LoaderError::Options`] if the address is malformed, [`LoaderError::Dataset`] if the files are not a dataset,
+/// [`LoaderError::Store`] if the URL's object cannot be read, and [`LoaderError::Drive`] if the drive cannot be reached
+/// or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
     open_dataset_with(place, host, &OpenOptions::default())
 }
@@ -29,23 +35,47 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
 /// As [`open_dataset`], and [`LoaderError::Options`] if the dataset of a drive is to be of a kind that drives do not
 /// hold.
 pub fn open_dataset_with(place: &Path, host: &Host, options: &OpenOptions) -> Result<Arc<dyn Dataset>, LoaderError> {
-    let Some(address) = drive_address(place) else {
+    if remote_address(place).is_none() {
         check_no_address(place)?;
         return Ok(ddlp_dataset::open_with(place, options).map_err(LoaderError::Dataset)?.into());
-    };
+    }
     if let Some(kind) = options.kind.filter(|kind| *kind != Kind::Pack) {
-        let message = format!("`kind` is {kind}, but the dataset of a drive is a pack: leave `kind` out");
+        let message = format!("`kind` is {kind}, but a drive and a URL have a pack: leave `kind` out");
         return Err(LoaderError::Options(message));
     }
-    Ok(Arc::new(open_drive_pack(address, host)?))
+    Ok(Arc::new(open_pack(place, host)?))
 }
 
-/// Opens the pack that lies in the drive with this address. Towards the drive, this machine is `host`.
+/// Opens a pack: a file, the URL of one, or the pack in the drive with this address. Towards the drive, this machine is
+/// `host`.
 ///
 /// # Errors
 ///
-/// As [`open_dataset`] of the address.
-pub fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
+/// As [`open_dataset`] of the place.
+pub fn open_pack(place: &Path, host: &Host) -> Result<Pack, LoaderError> {
+    if let Some(address) = drive_address(place) {
+        return open_drive_pack(address, host);
+    }
+    let pack = |opened: Result<Pack, FormatError>| opened.map_err(|error| LoaderError::Dataset(OpenError::Pack(error)));
+    match remote_address(place) {
+        None => pack(Pack::open(place)),
+        Some(url) => pack(Pack::from_blocks(open_url(url)?, place)),
+    }
+}
+
+/// Opens the pack at a URL as blocks, for [`pack::verify_blocks`](ddlp_dataset::pack::verify_blocks).
+///
+/// # Errors
+///
+/// [`LoaderError::Store`] if the object cannot be read.
+pub fn open_url(url: &str) -> Result<Box<dyn Blocks>, LoaderError> {
+    match RangeBlocks::open(url) {
+        Ok(blocks) => Ok(Box::new(blocks)),
+        Err(reason) => Err(LoaderError::Store { url: url.to_owned(), reason }),
+    }
+}
+
+fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
     Target::parse(address).map_err(|error| {
         let help = "a drive is tcp://HOST:PORT/NQN or /dev/nvmeX";
         LoaderError::Options(format!("{address} is not the address of a drive: {error}; {help}"))
@@ -74,6 +104,12 @@ pub fn drive_address(place: &Path) -> Option<&str> {
     place.to_str().filter(|place| place.starts_with("tcp://") || is_controller(place))
 }
 
+/// Returns the place of a dataset as text if it lies neither in a file nor in a folder: the address of a drive, or the
+/// URL of a pack.
+pub fn remote_address(place: &Path) -> Option<&str> {
+    drive_address(place).or_else(|| place.to_str().filter(|place| ranges::is_url(place)))
+}
+
 /// Refuses a path that looks like a drive's address but is not one.
 fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let Some(text) = place.to_str() else { return Ok(()) };
@@ -81,7 +117,8 @@ fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let reason = if is_node {
         "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
     } else if text.contains("://") && !place.exists() {
-        "a dataset is a path, or the address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
+        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://), or the address of a drive: \
+         tcp://HOST:PORT/NQN, or /dev/nvmeX"
     } else {
         return Ok(());
     };
@@ -108,7 +145,7 @@ mod tests {
             ("/dev/nvme0n1", "`ddlp devices`"),
             ("/dev/ng0n1", "/dev/nvmeX"),
             ("rdma://10.0.0.7", "tcp://HOST:PORT/NQN"),
-            ("http://10.0.0.7/photos.ddlp", "a path"),
+            ("ftp://10.0.0.7/photos.ddlp", "a path"),
             ("tcp://127.0.0.1:1/", "qualified name"),
         ] {
             let error = open_dataset(Path::new(place), &Host::system()).map(drop).expect_err(place);
@@ -119,7 +156,7 @@ mod tests {
         let options = OpenOptions { kind: Some(Kind::Tar), ..OpenOptions::default() };
         let drive = Path::new("tcp://127.0.0.1:1/nqn.2024-01.a:b");
         let said = open_dataset_with(drive, &Host::system(), &options).map(drop).unwrap_err().to_string();
-        assert!(said.contains("`kind` is tar, but the dataset of a drive is a pack"), "{said}");
+        assert!(said.contains("`kind` is tar, but a drive and a URL have a pack"), "{said}");
         let error = open_dataset(Path::new("/no/such.ddlp"), &Host::system()).map(drop).unwrap_err();
         assert!(matches!(error, LoaderError::Dataset(_)), "{error}");
     }

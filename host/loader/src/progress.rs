@@ -169,7 +169,7 @@ mod tests {
         let patience = Duration::from_secs(60);
         let silence = |ms| {
             let lasts = Duration::from_millis(ms);
-            with_time_left(&Silence { drive: "tcp://x".into(), lasts, patience, failure: None })
+            with_time_left(&Silence { holder: "the drive tcp://x".into(), lasts, patience, failure: None })
         };
         let said = |lasts, left| {
             format!(

@@ -46,7 +46,7 @@ pub use report::{
 pub use store::{Blocks, BlocksError, BlocksRead};
 pub use superblock::{PackLayout, Section};
 pub use survey::{Survey, VerdictEntry};
-pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
+pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_blocks, verify_sample};
 pub use writer::pack;
 
 #[cfg(test)]

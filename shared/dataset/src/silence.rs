@@ -1,9 +1,9 @@
-//! The silence of a drive that alone holds a dataset: reads wait, and nothing answers them.
+//! The silence of the drive or store that alone holds a dataset: reads wait, and nothing answers them.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The silences of a drive up to now.
+/// The silences up to now of what holds a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Silences {
     /// Time of all silences, the present one included.
@@ -15,13 +15,13 @@ pub struct Silences {
 /// A silence that lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Address of the drive.
-    pub drive: String,
+    /// What does not answer, in words: `the drive tcp://…`.
+    pub holder: String,
     /// Time since the last answer, or since the first waiting read began if that is later.
     pub lasts: Duration,
     /// Time without an answer after which reads give up.
     pub patience: Duration,
-    /// The last failure of the path to the drive, if there was one.
+    /// The last failure of the path to it, if there was one.
     pub failure: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Silence {
 /// Says nothing of the time left, so that a record can have this text.
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the drive {} has not answered for {} s", self.drive, self.lasts.as_secs())?;
+        write!(f, "{} has not answered for {} s", self.holder, self.lasts.as_secs())?;
         match &self.failure {
             Some(failure) => write!(f, " (last failure: {failure})"),
             None => Ok(()),
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_names_the_drive_and_the_last_failure() {
+    fn a_silence_names_who_does_not_answer_and_the_last_failure() {
         let (lasts, patience) = (Duration::from_millis(12_300), Duration::from_secs(60));
         let silence = |failure: Option<&str>| {
-            let (drive, failure) = ("tcp://x".to_owned(), failure.map(str::to_owned));
-            Silence { drive, lasts, patience, failure }
+            let (holder, failure) = ("the drive tcp://x".to_owned(), failure.map(str::to_owned));
+            Silence { holder, lasts, patience, failure }
         };
         let said = "the drive tcp://x has not answered for 12 s";
         assert_eq!(silence(None).to_string(), said);

@@ -28,6 +28,7 @@ mod local;
 mod mixes;
 mod mixing;
 mod positions;
+mod ranges;
 mod reading;
 mod stalls;
 mod versions;

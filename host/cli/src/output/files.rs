@@ -4,7 +4,7 @@ use super::STDOUT;
 use crate::wrong::wrong;
 use anyhow::Context;
 use ddlp_dataset::{Dataset, destination};
-use ddlp_host::drive_address;
+use ddlp_host::remote_address;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -54,8 +54,8 @@ impl<'a> Files<'a> {
                 }
             }
             let root_shown = root.display();
-            // No file of this machine belongs to a dataset that lies on a drive alone.
-            if drive_address(root).is_some() {
+            // No file of this machine belongs to a dataset that lies elsewhere.
+            if remote_address(root).is_some() {
                 written.push((option, place));
                 continue;
             }

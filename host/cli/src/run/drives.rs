@@ -2,15 +2,17 @@
 
 use super::args::{DriveChoice, RunArgs};
 use crate::wrong::wrong;
-use ddlp_host::{DriveSpec, LoaderOptions, Strategy, drive_address};
+use ddlp_host::{DriveSpec, LoaderOptions, Strategy, drive_address, remote_address};
 
 /// Adds the drives of a run to the loader's options, in the order of the command line, and refuses options that would
-/// have no effect on these drives. If the command line names no drive, a run over files gets a local drive.
+/// have no effect on these drives. If the command line names no drive, a run over files gets a local drive, and a run
+/// over a URL none.
 pub fn add_drives(args: &RunArgs, options: &mut LoaderOptions) -> anyhow::Result<()> {
     let chosen = chosen(args, options.strategy)?;
     options.drives = chosen.map(|drives| drives.iter().filter_map(|drive| spec(args, drive)).collect());
     if options.drives.is_none() && options.drives_taking_part().is_empty() {
-        options.drives = Some(vec![DriveSpec::Local(args.given.drive.clone())]);
+        let is_url = remote_address(&args.dataset).is_some();
+        options.drives = Some(if is_url { vec![] } else { vec![DriveSpec::Local(args.given.drive.clone())] });
     }
     let drives = options.drives_taking_part();
     if !drives.iter().any(|drive| matches!(drive, DriveSpec::Local(_))) {

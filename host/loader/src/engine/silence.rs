@@ -52,7 +52,7 @@ impl SilenceRecord {
     /// Records the silences up to now. Returns what the report then says.
     pub fn observe(&mut self, silences: &Silences, now: Instant) -> Option<(FaultKind, String)> {
         self.total = self.total.max(silences.total);
-        let Some(Silence { drive, .. }) = &silences.now else {
+        let Some(Silence { holder, .. }) = &silences.now else {
             if self.total == self.ended {
                 return None;
             }
@@ -80,8 +80,8 @@ impl SilenceRecord {
         }
         self.named = Some(NamedAs::Silence);
         let what = format!(
-            "the drive {drive} holds the dataset and does not answer; the CPU prepares nothing until the drive \
-             answers; check that the drive's agent runs and that the network is up"
+            "{holder} holds the dataset and does not answer; the CPU prepares nothing until it answers; check that it \
+             runs and that the network is up"
         );
         Some((FaultKind::Lost, what))
     }

@@ -1,9 +1,8 @@
 //! The blocks of a drive's dataset namespace, read over NVMe.
 //!
 //! Each thread that reads has a queue of its own while it reads. When the path to the drive is lost, one thread
-//! connects again, and the others wait for it. `path`: that path, with its queues. `clock`: how long reads wait.
+//! connects again, and the others wait for it. `path`: that path, with its queues.
 
-mod clock;
 mod path;
 
 use crate::drive::{Endpoint, LinkError};
@@ -181,7 +180,7 @@ impl Blocks for DriveBlocks {
     fn silences(&self) -> Silences {
         let (path, now) = (self.path(), Instant::now());
         let silence = |lasts| Silence {
-            drive: self.address.clone(),
+            holder: format!("the drive {}", self.address),
             lasts,
             patience: path.clock.patience(),
             failure: path.failure.as_ref().map(DriverError::reason),

@@ -57,15 +57,15 @@ options! {
 
     Job {
         /// Path of a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files (.csv), or a mix of
-        /// these (.toml); or the address of a drive that holds a pack. That drive then also prepares batches, unless
-        /// the strategy is "cpu" or `drives` names others.
-        dataset: Option<PathBuf> = None, "none, it must be given" => values(Path("a path, or the address of a drive"))
+        /// these (.toml); the URL of a pack (s3, gs, az, https or http); or the address of a drive that holds a pack.
+        /// That drive then also prepares batches, unless the strategy is "cpu" or `drives` names others.
+        dataset: Option<PathBuf> = None, "none, it must be given" => values(Path("a path, the URL of a pack, or the address of a drive"))
             .python("\
                 str | os.PathLike[str] | _samples.Samples | _arrow.ArrowTable | _mix.Mix | _dataset.Dataset | \
                 Sequence[tuple[Any, Any]]")
             .python_doc("\
                 Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the \
-                address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as \
+                URL of a pack (s3, gs, az, https or http); the address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as \
                 a dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a \
                 table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and \
                 tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what \

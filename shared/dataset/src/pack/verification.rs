@@ -15,7 +15,7 @@ use super::index::Index;
 use super::reader::Pack;
 use super::report::LISTED_MAX;
 use super::sections::pack_identity;
-use super::store::Store;
+use super::store::{Blocks, Store};
 use super::superblock::Section;
 use crate::parallel;
 use std::fs::File;
@@ -86,6 +86,20 @@ pub fn verify(
     verify_file(file, path, threads, progress)
 }
 
+/// Checks every byte of a pack that does not lie in a local file; messages call it `place`.
+///
+/// # Errors
+///
+/// As [`verify`].
+pub fn verify_blocks(
+    blocks: Box<dyn Blocks>,
+    place: &Path,
+    threads: usize,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Result<VerifyReport, VerifyError> {
+    verify_store(Store::of_blocks(blocks, place.to_owned()), threads, progress)
+}
+
 /// Checks every byte of one sample of an open pack, its detail and its entries in the index, and returns the damage.
 ///
 /// # Panics
@@ -100,9 +114,17 @@ pub(super) fn verify_file(
     threads: usize,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<VerifyReport, VerifyError> {
-    let bytes = file.metadata().map_err(|source| VerifyError::Io { path: path.to_owned(), source })?.len();
-    let store = Store::of_file(file, path).map_err(|source| FormatError::Io { path: path.to_owned(), source });
-    let index = match store.and_then(Index::read) {
+    let store = Store::of_file(file, path).map_err(|source| VerifyError::Io { path: path.to_owned(), source })?;
+    verify_store(store, threads, progress)
+}
+
+fn verify_store(
+    store: Store,
+    threads: usize,
+    progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+) -> Result<VerifyReport, VerifyError> {
+    let bytes = store.len_bytes();
+    let index = match Index::read(store) {
         Err(FormatError::Io { path, source }) => return Err(VerifyError::Io { path, source }),
         Err(error) => return Ok(VerifyReport { samples: 0, bytes, broken_count: 1, broken: vec![error.into()] }),
         Ok(index) => index,

@@ -7,7 +7,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn silences(total_s: u32, lasts_s: Option<u32>) -> Silences {
-    let silence = |s| Silence { drive: "tcp://x".into(), lasts: s * SECOND, patience: 60 * SECOND, failure: None };
+    let silence =
+        |s| Silence { holder: "the drive tcp://x".into(), lasts: s * SECOND, patience: 60 * SECOND, failure: None };
     Silences { total: total_s * SECOND, now: lasts_s.map(silence) }
 }
 
@@ -124,8 +125,12 @@ impl Outage {
             // A wait of less than a second is no silence.
             let silence = self.answered.filter(|&answered| (1000..answered).contains(&ms));
             let total = *past + self.answered.map_or(0, |answered| if ms < 1000 { 0 } else { ms.min(answered) });
-            let silence =
-                silence.map(|_| Silence { drive: "tcp://x".into(), lasts, patience: 60 * SECOND, failure: None });
+            let silence = silence.map(|_| Silence {
+                holder: "the drive tcp://x".into(),
+                lasts,
+                patience: 60 * SECOND,
+                failure: None,
+            });
             let silences = Silences { total: Duration::from_millis(total), now: silence };
             let may_look = !self.is_seen_late || self.answered.is_none_or(|answered| ms >= answered);
             if self.lost == Some(ms) && record.lose(1, now) {

@@ -1,7 +1,7 @@
 //! The path to a drive that alone holds the dataset: an association and its queues, which the threads that read share.
 
-use super::clock::PathClock;
 use super::{DriveBlocks, READ_WITHIN};
+use crate::opening::clock::PathClock;
 use ddlp_csd::DATASET_NSID;
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;

@@ -1,11 +1,11 @@
-//! The clock of the path to a drive that alone holds a dataset. It alone says since when reads wait for an answer, how
-//! long that has been a silence, and when the reads give up.
+//! The clock of the path to a drive or store that alone holds a dataset. It alone says since when reads wait for an
+//! answer, how long that has been a silence, and when the reads give up.
 
 use std::time::{Duration, Instant};
 
 /// Longest time without an answer before reads give up, beyond the time that their bytes may take.
 const LOST_MAX: Duration = Duration::from_secs(60);
-/// Wait after which a drive counts as silent, beyond the time that the waiting reads may take. An answer takes
+/// Wait after which the path counts as silent, beyond the time that the waiting reads may take. An answer takes
 /// milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// Time after reads have given up in which new reads fail at once: one sample may need several reads, and each would
@@ -21,7 +21,7 @@ pub struct PathClock {
     since: Instant,
     /// Longest time that one of the waiting reads may take for its bytes.
     allowed: Duration,
-    /// Wait after which the drive counts as silent. Grows no more once it does.
+    /// Wait after which the path counts as silent. Grows no more once it does.
     silent_after: Duration,
     /// Until when reads fail at once.
     resigned_until: Option<Instant>,

@@ -1,0 +1,265 @@
+//! A pack in an object store or on a web server, read by ranges over HTTP.
+//!
+//! Each read asks for its bytes on the condition that the object is still the one that was opened. A failure that may
+//! pass is tried again until nothing has been answered for a minute. `address`: what URLs are taken, and the client for
+//! each. `failure`: which failures may pass.
+
+mod address;
+mod failure;
+
+use super::clock::PathClock;
+use address::StoreAddress;
+pub(super) use address::is_url;
+use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
+use ddlp_dataset::{FetchDepth, Silence, Silences};
+use ddlp_driver::{Backoff, BackoffLimits};
+use failure::Failure;
+use futures_util::future::try_join_all;
+use futures_util::{Stream, StreamExt};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// Longest time of one request for few bytes.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// A long request may take a second more for each of these bytes.
+const BYTES_A_SECOND: u64 = 1 << 20;
+/// Pauses between attempts of a read.
+const PAUSES: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: u32::MAX };
+/// Number of attempts to open an object: a mistaken address shall be told soon.
+const OPENING_ATTEMPTS: u32 = 4;
+/// Threads that fetch, and the samples that each asks for at the same time.
+const FETCH: (usize, usize) = (4, 16);
+/// Extents with at most this many bytes between them are asked for as one.
+const JOIN_GAP: u64 = 4096;
+
+/// An object that is read by ranges.
+pub(super) struct RangeBlocks {
+    runtime: Runtime,
+    store: Box<dyn ObjectStore>,
+    address: StoreAddress,
+    /// What was opened.
+    meta: ObjectMeta,
+    clock: Mutex<PathClock>,
+    /// The last failure since an answer.
+    failure: Mutex<Option<String>>,
+    /// Number of times that all waits were interrupted.
+    interrupts: watch::Sender<u64>,
+    /// Seeds of the pauses' jitter.
+    reads: AtomicU64,
+}
+
+impl RangeBlocks {
+    /// Opens the object at a URL. The error says what to do.
+    pub fn open(url: &str) -> Result<Self, String> {
+        let address = StoreAddress::parse(url)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("ddlp-ranges")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("no thread for requests: {error}"))?;
+        let store = address.store()?;
+        let meta = runtime.block_on(open(&*store, &address)).map_err(|failure| match failure.may_pass {
+            true => format!("{failure}; check the address, and that the server runs"),
+            false => failure.to_string(),
+        })?;
+        let (clock, (interrupts, _)) = (Mutex::new(PathClock::new(Instant::now())), watch::channel(0));
+        let (failure, reads) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { runtime, store, address, meta, clock, failure, interrupts, reads })
+    }
+
+    fn clock(&self) -> MutexGuard<'_, PathClock> {
+        self.clock.lock().expect("no panic while the clock is locked")
+    }
+
+    fn last_failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().expect("no panic while the failure is locked")
+    }
+
+    /// Runs reads whose bytes may take the time `allowed`, until they end or are interrupted.
+    fn wait<T>(&self, allowed: Duration, reads: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let mut interrupts = self.interrupts.subscribe();
+        self.clock().begin(Instant::now(), allowed);
+        let outcome = self.runtime.block_on(async {
+            let mut reads = pin!(reads);
+            tokio::select! {
+                outcome = &mut reads => outcome,
+                // Another run may read the same dataset: it tries again.
+                _ = interrupts.changed() => Err(io::Error::from_raw_os_error(libc::EINTR)),
+            }
+        });
+        self.clock().end(Instant::now());
+        outcome
+    }
+
+    /// Fills `out` with the bytes from `offset` on. Tries again after failures that may pass.
+    async fn read_range(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut pauses = Backoff::new(PAUSES, self.reads.fetch_add(1, Ordering::Relaxed));
+        loop {
+            let left = self.clock().left(Instant::now());
+            if left.is_zero() {
+                self.clock().give_up(Instant::now());
+                return Err(self.no_answer());
+            }
+            let limit = left.min(READ_WITHIN + allowed(out.len()));
+            let attempt = tokio::time::timeout(limit, self.attempt(offset, out)).await;
+            let failure = match attempt.unwrap_or_else(|_| Err(Failure::slow(limit))) {
+                Ok(()) => {
+                    self.clock().answered(Instant::now());
+                    *self.last_failure() = None;
+                    return Ok(());
+                }
+                Err(failure) if failure.may_pass => failure,
+                Err(failure) => return Err(io::Error::other(BlocksError::Lasting(failure.to_string()))),
+            };
+            tracing::debug!(%failure, "a request failed, and is made again");
+            let pause = pauses.next_delay().unwrap_or(PAUSES.cap).max(failure.pause.unwrap_or_default());
+            *self.last_failure() = Some(failure.to_string());
+            tokio::time::sleep(pause.min(left)).await;
+        }
+    }
+
+    /// Asks once for the bytes from `offset` on.
+    async fn attempt(&self, offset: u64, out: &mut [u8]) -> Result<(), Failure> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(offset..offset + out.len() as u64)),
+            ..unchanged(&self.meta, GetOptions::default())
+        };
+        let answer = self
+            .store
+            .get_opts(&self.address.path, options)
+            .await
+            .map_err(|error| Failure::of(&error, || self.address.help(&error)))?;
+        let (was, is) = (&self.meta, &answer.meta);
+        if is.size != was.size || (is.e_tag.is_some() && was.e_tag.is_some() && is.e_tag != was.e_tag) {
+            return Err(Failure::changed());
+        }
+        fill(out, answer.into_stream()).await
+    }
+
+    /// Returns the error of a read when nothing has been answered for too long.
+    fn no_answer(&self) -> io::Error {
+        let failure = self.last_failure().as_ref().map(|last| format!(" (last failure: {last})")).unwrap_or_default();
+        let seconds = self.clock().patience().as_secs();
+        let what = format!(
+            "{} has not answered for {seconds} s{failure}; check that the server runs and that the network is up",
+            self.address
+        );
+        io::Error::new(io::ErrorKind::TimedOut, what)
+    }
+}
+
+impl Blocks for RangeBlocks {
+    fn len_bytes(&self) -> u64 {
+        self.meta.size
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.wait(allowed(out.len()), self.read_range(offset, out))
+    }
+
+    fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
+        let bytes = reads.iter().map(|read| read.place.len()).sum();
+        let asked = reads.iter_mut().filter(|read| !read.place.is_empty());
+        let all = asked.map(|read| self.read_range(read.offset, &mut read.memory[read.place.clone()]));
+        self.wait(allowed(bytes), async { try_join_all(all).await.map(drop) })
+    }
+
+    fn fetch_depth(&self) -> FetchDepth {
+        let (threads, samples) = FETCH;
+        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP) }
+    }
+
+    /// Each read names the object that was opened, so that no other one can be read.
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn interrupt(&self) {
+        self.clock().forget_giving_up();
+        self.interrupts.send_modify(|count| *count += 1);
+    }
+
+    fn silences(&self) -> Silences {
+        let (clock, now) = (self.clock(), Instant::now());
+        let silence = |lasts| Silence {
+            holder: self.address.to_string(),
+            lasts,
+            patience: clock.patience(),
+            failure: self.last_failure().clone(),
+        };
+        Silences { total: clock.total(now), now: clock.lasts(now).map(silence) }
+    }
+}
+
+impl fmt::Debug for RangeBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeBlocks").field("address", &self.address.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// Asks what the object is, and whether the server answers for ranges.
+async fn open(store: &dyn ObjectStore, address: &StoreAddress) -> Result<ObjectMeta, Failure> {
+    let mut pauses = Backoff::new(PAUSES, 0);
+    let mut attempts = 0;
+    loop {
+        let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+        let asked = tokio::time::timeout(READ_WITHIN, store.get_opts(&address.path, options)).await;
+        let failure = match asked {
+            Ok(Ok(answer)) => return Ok(answer.meta),
+            Ok(Err(error)) => Failure::of(&error, || address.help(&error)),
+            Err(_) => Failure::slow(READ_WITHIN),
+        };
+        attempts += 1;
+        if !failure.may_pass || attempts == OPENING_ATTEMPTS {
+            return Err(failure);
+        }
+        tokio::time::sleep(pauses.next_delay().unwrap_or(PAUSES.cap)).await;
+    }
+}
+
+/// Returns `options` on the condition that the object is still the one with this `meta`.
+fn unchanged(meta: &ObjectMeta, options: GetOptions) -> GetOptions {
+    match &meta.e_tag {
+        // A weak tag never matches as a condition (RFC 9110, section 13.1.1); the answer's tag is compared instead.
+        Some(tag) if !tag.starts_with("W/") => GetOptions { if_match: Some(tag.clone()), ..options },
+        _ => GetOptions { if_unmodified_since: Some(meta.last_modified), ..options },
+    }
+}
+
+/// Returns how long bytes may take on a slow path, beyond the time of a small read.
+fn allowed(bytes: usize) -> Duration {
+    Duration::from_secs(bytes as u64 / BYTES_A_SECOND)
+}
+
+/// Fills `out` with an answer's bytes.
+async fn fill<B: AsRef<[u8]>>(
+    out: &mut [u8],
+    bytes: impl Stream<Item = object_store::Result<B>>,
+) -> Result<(), Failure> {
+    let (mut bytes, mut filled) = (pin!(bytes), 0);
+    while let Some(part) = bytes.next().await {
+        let part = part.map_err(|error| Failure::of(&error, || "the answer broke off".to_owned()))?;
+        let part = part.as_ref();
+        let place =
+            out.get_mut(filled..filled + part.len()).ok_or_else(|| Failure::wrong("more bytes than asked for"))?;
+        place.copy_from_slice(part);
+        filled += part.len();
+    }
+    if filled < out.len() {
+        return Err(Failure::wrong("fewer bytes than asked for"));
+    }
+    Ok(())
+}

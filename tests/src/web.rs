@@ -1,0 +1,124 @@
+//! A web server that serves one file by ranges and follows a fault plan: it stands in for a store or a network that
+//! fails. The plan sees each request.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request for a range.
+pub struct Request {
+    /// Number of the request, from 0.
+    pub number: u64,
+    /// The bytes asked for.
+    pub range: Range<u64>,
+    /// The tag that the object has to have.
+    pub if_match: Option<String>,
+}
+
+/// The plan's decision about a request.
+pub enum Answer {
+    /// The range.
+    Range,
+    /// The range, with this byte of it inverted.
+    Damaged(usize),
+    /// This status and these headers, without the range.
+    Status(&'static str, &'static str),
+    /// The range's first bytes, then the end of the connection.
+    Cut(usize),
+    /// The range, later.
+    Late(Duration),
+    /// The whole file, as a server does that knows no ranges.
+    Whole,
+    /// The range of an object with this tag.
+    Replaced(&'static str),
+}
+
+/// A running server. Its threads end with the process.
+pub struct WebServer {
+    address: String,
+}
+
+type Plan = Mutex<Box<dyn FnMut(&Request) -> Answer + Send>>;
+
+/// The tag of the object, unless the plan says otherwise.
+pub const TAG: &str = "\"first\"";
+
+impl WebServer {
+    /// Serves these bytes.
+    pub fn start(bytes: Vec<u8>, plan: impl FnMut(&Request) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (bytes, plan) = (Arc::new(bytes), Arc::new((Mutex::new(0), Mutex::new(Box::new(plan) as _))));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (bytes, plan) = (bytes.clone(), plan.clone());
+                // An error ends the connection: the client went away.
+                std::thread::spawn(move || serve(&stream, &bytes, &plan.0, &plan.1).ok());
+            }
+        });
+        Self { address }
+    }
+
+    /// Returns the URL of the file.
+    pub fn url(&self) -> String {
+        format!("http://{}/data/photos.ddlp", self.address)
+    }
+}
+
+fn serve(stream: &TcpStream, bytes: &[u8], requests: &Mutex<u64>, plan: &Plan) -> std::io::Result<()> {
+    let (mut lines, mut out) = (BufReader::new(stream).lines(), stream);
+    loop {
+        let Some(first) = lines.next().transpose()? else { return Ok(()) };
+        let mut headers = HashMap::new();
+        for line in lines.by_ref() {
+            let line = line?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        assert!(first.starts_with("GET /data/photos.ddlp "), "{first}");
+        let range = headers.get("range").and_then(|range| range.strip_prefix("bytes=")).expect("a range");
+        let (start, last) = range.split_once('-').expect("two ends");
+        let range = start.parse().expect("a number")..last.parse::<u64>().expect("a number") + 1;
+        let number = {
+            let mut requests = requests.lock().expect("no panic");
+            *requests += 1;
+            *requests - 1
+        };
+        let request = Request { number, range, if_match: headers.remove("if-match") };
+        let answer = plan.lock().expect("no panic")(&request);
+        let mut body = bytes[request.range.start as usize..request.range.end as usize].to_vec();
+        let mut tag = TAG;
+        let mut sent = body.len();
+        match answer {
+            Answer::Range => {}
+            Answer::Damaged(at) => body[at] ^= 0xff,
+            Answer::Late(by) => std::thread::sleep(by),
+            Answer::Replaced(other) => tag = other,
+            Answer::Cut(at) => sent = at.min(sent),
+            Answer::Status(status, more) => {
+                write!(out, "HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\n\r\n")?;
+                continue;
+            }
+            Answer::Whole => {
+                write!(out, "HTTP/1.1 200 OK\r\nETag: {tag}\r\nContent-Length: {}\r\n\r\n", bytes.len())?;
+                out.write_all(bytes)?;
+                continue;
+            }
+        }
+        let Range { start, end } = request.range;
+        write!(
+            out,
+            "HTTP/1.1 206 Partial Content\r\nETag: {tag}\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{}\r\n\r\n",
+            body.len(),
+            end - 1,
+            bytes.len()
+        )?;
+        out.write_all(&body[..sent])?;
+        if sent < body.len() {
+            return stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Packs that are read by ranges over HTTP, from a server that follows a fault plan and from nginx.
+
+use ddlp_host::{Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, chain, loader};
+use ddlp_tests::web::{Answer, Request, TAG, WebServer};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const SAMPLES: u32 = 48;
+
+fn photos() -> Photos {
+    Photos::with_sizes(SAMPLES, |index| (320 + index % 9, 240 + index % 7))
+}
+
+fn over(place: &str) -> LoaderBuilder {
+    loader(Path::new(place)).with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 2))
+}
+
+/// Runs two epochs over the pack, by a server that follows the plan.
+fn served(photos: &Photos, plan: impl FnMut(&Request) -> Answer + Send + 'static) -> Run {
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), plan);
+    Run::of(over(&server.url()))
+}
+
+/// Returns the error of a run whose server follows the plan, from the opening or from a batch.
+fn refused(photos: &Photos, plan: impl FnMut(&Request) -> Answer + Send + 'static) -> String {
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), plan);
+    let error = match over(&server.url()).build() {
+        Err(error) => error,
+        Ok(loader) => loader.filter_map(Result::err).next().expect("an error"),
+    };
+    chain(&error)
+}
+
+#[test]
+fn a_pack_at_a_url_gives_the_images_of_its_file() {
+    let photos = photos();
+    let file = Run::of(over(photos.pack().to_str().unwrap()));
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    let run = served(&photos, move |request| {
+        // Only the request that opens the object does not know it yet.
+        assert_eq!(request.if_match.as_deref(), (request.number > 0).then_some(TAG));
+        count.fetch_add(request.range.end - request.range.start, Ordering::Relaxed);
+        Answer::Range
+    });
+    assert_eq!(run.ordered_digest, file.ordered_digest);
+    run.assert_exactly_once(2, SAMPLES.into());
+    assert!(run.troubles().is_empty(), "{:?}", run.troubles());
+    let (asked, read) = (asked.load(Ordering::Relaxed) as f64, run.report.read_mb * 1e6);
+    assert!(asked >= read && read > 0.0, "{asked} bytes asked for, {read} read");
+}
+
+#[test]
+fn a_drive_with_the_same_pack_takes_part_beside_a_url() {
+    let photos = photos();
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "4"]);
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), |_| Answer::Range);
+    let builder = over(&server.url()).with(|o| o.strategy = Strategy::Ordered);
+    let run = Run::of(builder.drive(ddlp_host::DriveSpec::Remote(agent.url())));
+    assert_eq!(run.ordered_digest, Run::of(over(photos.pack().to_str().unwrap())).ordered_digest);
+    run.assert_exactly_once(2, SAMPLES.into());
+}
+
+#[test]
+fn what_may_pass_is_asked_for_again_and_changes_nothing() {
+    let photos = photos();
+    let expected = Run::of(over(photos.pack().to_str().unwrap())).ordered_digest;
+    let plans: [(&str, fn(&Request) -> Answer); 5] = [
+        ("busy", |_| Answer::Status("503 Service Unavailable", "")),
+        ("throttled", |_| Answer::Status("429 Too Many Requests", "Retry-After: 1\r\n")),
+        ("cut", |request| Answer::Cut((request.range.end - request.range.start) as usize / 2)),
+        ("damaged", |request| Answer::Damaged((request.range.end - request.range.start) as usize / 2)),
+        ("late", |_| Answer::Late(Duration::from_millis(300))),
+    ];
+    for (what, fault) in plans {
+        let run = served(&photos, move |request| match request.number % 9 {
+            4 => fault(request),
+            _ => Answer::Range,
+        });
+        assert_eq!(run.ordered_digest, expected, "{what}");
+        run.assert_exactly_once(2, SAMPLES.into());
+    }
+}
+
+#[test]
+fn what_will_not_pass_is_an_error_that_says_what_to_do() {
+    let photos = photos();
+    let late = |number, answer: fn() -> Answer| {
+        move |request: &Request| if request.number < number { Answer::Range } else { answer() }
+    };
+    for number in [0, 20] {
+        let said = refused(&photos, late(number, || Answer::Status("404 Not Found", "")));
+        assert!(said.contains("there is no such object; check the name"), "{said}");
+        let said = refused(&photos, late(number, || Answer::Status("403 Forbidden", "")));
+        assert!(said.contains("denies access; a web server has to serve it without credentials"), "{said}");
+        let said = refused(&photos, late(number, || Answer::Whole));
+        assert!(said.contains("does not serve ranges"), "{said}");
+    }
+    for replaced in [|| Answer::Status("412 Precondition Failed", ""), || Answer::Replaced("\"second\"")] {
+        let said = refused(&photos, late(20, replaced));
+        assert!(said.contains("the object was replaced after it was opened: start the run again"), "{said}");
+    }
+}
+
+#[test]
+fn a_sample_that_always_comes_damaged_is_corrupt_by_name() {
+    let photos = photos();
+    let pack = ddlp_dataset::pack::Pack::open(&photos.pack()).unwrap();
+    let bytes = pack.record(7).unwrap().bytes();
+    let said = refused(&photos, move |request| {
+        let place = bytes.start + (bytes.end - bytes.start) / 2;
+        if request.range.contains(&place) {
+            Answer::Damaged((place - request.range.start) as usize)
+        } else {
+            Answer::Range
+        }
+    });
+    let name = ddlp_dataset::Dataset::name(&pack, 7);
+    assert!(said.contains(&name) && said.contains("damaged"), "{said}");
+}
+
+#[test]
+fn a_url_without_a_server_is_an_error_at_once() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = open_dataset(Path::new(&format!("http://{free}/x.ddlp")), &Host::system()).map(drop).unwrap_err();
+    assert!(matches!(error, LoaderError::Store { .. }), "{error}");
+    assert!(error.to_string().contains("check the address, and that the server runs"), "{error}");
+}
+
+#[test]
+fn a_pause_in_which_the_server_is_gone_is_waited_for() {
+    let photos = photos();
+    let (bytes, gone) = (fs::read(photos.pack()).unwrap(), Arc::new(AtomicU64::new(0)));
+    let refusals = gone.clone();
+    let server = WebServer::start(bytes, move |request| match request.number {
+        20..26 => {
+            refusals.fetch_add(1, Ordering::Relaxed);
+            Answer::Cut(0)
+        }
+        _ => Answer::Range,
+    });
+    let run = Run::of(over(&server.url()));
+    assert_eq!(run.ordered_digest, Run::of(over(photos.pack().to_str().unwrap())).ordered_digest);
+    assert_eq!(gone.load(Ordering::Relaxed), 6);
+}
+
+/// nginx with ranges, without and with TLS.
+struct Nginx {
+    process: Child,
+    folder: PathBuf,
+    ports: [u16; 2],
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Nginx {
+    /// Serves a folder; `None`, with a line that says why, if nginx or openssl is not installed.
+    fn start(folder: &Path) -> Option<Self> {
+        let program = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
+            .into_iter()
+            .find(|path| Path::new(path).exists());
+        let Some(program) = program else {
+            println!("SKIPPED: nginx is not installed");
+            return None;
+        };
+        let has_openssl = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok();
+        if !has_openssl {
+            println!("SKIPPED: openssl is not installed");
+            return None;
+        }
+        let server = folder.join("server");
+        fs::create_dir(&server).unwrap();
+        let script = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 \
+             -subj /CN=test && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout leaf.key -out leaf.csr \
+             -subj /CN=localhost && echo subjectAltName=DNS:localhost > leaf.ext && openssl x509 -req -in leaf.csr -CA ca.pem \
+             -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 -extfile leaf.ext";
+        let made = Command::new("sh").args(["-c", script]).current_dir(&server).stderr(Stdio::null()).status().unwrap();
+        assert!(made.success(), "certificates");
+        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+        // Connections end soon, as those of busy servers do. As root, nginx would read files as another user.
+        let config = format!(
+            "user root; worker_processes 1; daemon off; pid nginx.pid; error_log error.log; events {{}}\n\
+             http {{ access_log off; keepalive_requests 7;\n\
+             client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n\
+             server {{ listen 127.0.0.1:{}; listen 127.0.0.1:{} ssl; root {};\n\
+             ssl_certificate leaf.pem; ssl_certificate_key leaf.key; }} }}",
+            ports[0],
+            ports[1],
+            folder.display()
+        );
+        fs::write(server.join("nginx.conf"), config).unwrap();
+        let process =
+            Command::new(program).arg("-p").arg(&server).args(["-c", "nginx.conf", "-e", "error.log"]).spawn().unwrap();
+        let this = Self { process, folder: server, ports };
+        ddlp_tests::runs::wait_until("nginx answers", || {
+            this.ports.iter().all(|&port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
+        });
+        Some(this)
+    }
+}
+
+/// Runs the command over a place, and returns the digest that it prints, or what it says otherwise.
+fn command(place: &str, trusted: Option<&Path>) -> Result<String, String> {
+    let mut command = Command::new(program("ddlp"));
+    command.args(["run", place, "--strategy", "cpu", "--batch", "8", "--epochs", "2", "--quiet", "--digest"]);
+    if let Some(file) = trusted {
+        command.env("SSL_CERT_FILE", file);
+    }
+    let output = command.output().unwrap();
+    let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if output.status.success() { Ok(said) } else { Err(wrong) }
+}
+
+#[test]
+fn nginx_serves_ranges_with_and_without_tls() {
+    let photos = photos();
+    let pack = photos.pack();
+    let folder = pack.parent().unwrap();
+    let Some(nginx) = Nginx::start(folder) else { return };
+    let name = pack.file_name().unwrap().to_str().unwrap();
+    let expected = command(pack.to_str().unwrap(), None).unwrap();
+    let [plain, tls] = nginx.ports;
+    assert_eq!(command(&format!("http://127.0.0.1:{plain}/{name}"), None).as_ref(), Ok(&expected));
+    let (url, authority) = (format!("https://localhost:{tls}/{name}"), nginx.folder.join("ca.pem"));
+    assert_eq!(command(&url, Some(&authority)).as_ref(), Ok(&expected));
+    let said = command(&url, None).unwrap_err();
+    assert!(said.contains("certificate") && said.contains("SSL_CERT_FILE"), "{said}");
+    let said = command(&format!("https://127.0.0.1:{tls}/{name}"), Some(&authority)).unwrap_err();
+    assert!(said.contains("certificate"), "{said}");
+}
