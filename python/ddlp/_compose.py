@@ -206,8 +206,8 @@ def pipeline_of_dataset(transform: Any, size: tuple[int, int] | None) -> Pipelin
 
 
 def _of_one_size(transform: Any, size: tuple[int, int]) -> Pipeline:
-    """Returns the pipeline of a transform for images of one size. Without a crop, it says the size that then follows for
-    the prepared samples."""
+    """Returns the pipeline of a transform for images of one size. Without a crop, it says the size of the prepared
+    samples, which follows from that of the images."""
     reader = _Reader()
     operations = reader.read(transform if isinstance(transform, list | tuple) else [transform])
     if not any(isinstance(operation, _OF_ANOTHER_SIZE) for operation in operations):

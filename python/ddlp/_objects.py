@@ -184,8 +184,8 @@ def _of_table(dataset: Any) -> _Shown | None:
     others = [str(name) for name in dataset.columns if name != "path"]
     if others and "label" not in others:
         raise ConfigurationError(
-            f"the table has no column `label` (its columns are path, {', '.join(others)}): rename the column of labels, "
-            'or give the column `path` alone, as table[["path"]], for samples without labels'
+            f"the table has no column `label` (its columns are path, {', '.join(others)}): rename the column of "
+            'labels, or give the column `path` alone, as table[["path"]], for samples without labels'
         )
     labels = list(dataset["label"]) if others else [0] * len(paths)
     for row, path in enumerate(paths):
