@@ -1,7 +1,8 @@
 """Packs in a server that speaks Amazon's S3: moto, a stand-in for the service, over real HTTP."""
 
-import ddlp
 import pytest
+
+import ddlp
 from conftest import ddlp_command
 
 BUCKET = "data"
