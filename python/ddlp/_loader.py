@@ -19,6 +19,7 @@ from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
+from ._fidelity import function_of
 from ._fields import fields_of, table_of
 from ._headspace import Headspace
 from ._headspace import whole as whole_step
@@ -75,6 +76,7 @@ class Loader(Arguments):
         if class_names is not None:
             arguments["classes"] = class_names
         self._per_sample = checked(arguments["per_sample"])
+        self._fidelity = function_of(arguments["fidelity"])
         self._choice = choice_of(arguments["indices"], arguments["weights"])
         self._options = options_of(arguments, class_names, OPTIONS)
         # The run of the first phase checks its own options.
@@ -366,8 +368,8 @@ class Loader(Arguments):
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
         beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
-        choice = self._choice
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._per_sample, device, choice)
+        further = (self._per_sample, device, self._choice, self._fidelity)
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, *further)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))

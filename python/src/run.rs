@@ -10,6 +10,7 @@ use crate::dataset::{Member, OpenDataset, in_memory, mixed};
 use crate::device::{self, DeviceBatch};
 use crate::epoch::Epoch;
 use crate::errors;
+use crate::fidelity;
 use crate::opening;
 use crate::per_sample;
 use crate::source::Sequence;
@@ -83,6 +84,8 @@ pub struct Run {
     per_sample: Option<Arc<Py<PyAny>>>,
     /// The function that returns the indices of an epoch. The loader inside `state` calls it.
     indices: Option<Arc<Py<PyAny>>>,
+    /// The function that returns the fidelity of an epoch. The loader inside `state` calls it.
+    fidelity: Option<Arc<Py<PyAny>>>,
     /// The device to which the run delivers; `None` if batches lie in host memory.
     device: Option<ddlp_cuda::Device>,
     /// Names of the classes.
@@ -154,11 +157,11 @@ impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
     /// weights. `beside` has the fields beside it, and `per_sample` changes each image. Batches lie on `device`.
-    /// `choice` says which samples epochs have.
+    /// `choice` says which samples epochs have, and `fidelity` returns the fidelity of an epoch.
     #[new]
     #[pyo3(signature = (
         options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, per_sample = None,
-        device = None, choice = None
+        device = None, choice = None, fidelity = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -171,6 +174,7 @@ impl Run {
         per_sample: Option<Py<PyAny>>,
         device: Option<Py<device::Device>>,
         choice: Option<GivenChoice>,
+        fidelity: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
@@ -201,6 +205,11 @@ impl Run {
         let per_sample = per_sample.map(Arc::new);
         if let Some(function) = per_sample.clone() {
             builder = builder.per_sample(move |image, shape, seed| per_sample::change(&function, image, shape, seed));
+        }
+        let fidelity = fidelity.map(Arc::new);
+        if let Some(function) = fidelity.clone() {
+            builder = builder.fidelity_by(move |epoch| fidelity::of_epoch(&function, epoch));
+            calls_python = true;
         }
         let device = device.map(|device| device.get().0.clone());
         if let Some(device) = &device {
@@ -236,6 +245,7 @@ impl Run {
             objects,
             per_sample,
             indices,
+            fidelity,
             device,
             process: process::id(),
         })
@@ -346,7 +356,8 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.per_sample.iter().chain(&self.indices).try_for_each(|function| visit.call(&**function))?;
+        let functions = self.per_sample.iter().chain(&self.indices).chain(&self.fidelity);
+        functions.into_iter().try_for_each(|function| visit.call(&**function))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 

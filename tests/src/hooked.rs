@@ -6,7 +6,7 @@ use ddlp_dataset::{
     ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
-use ddlp_pixels::Source;
+use ddlp_pixels::{ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -248,6 +248,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
     }
 
     fn classes(&self) -> &[String] {

@@ -2,12 +2,13 @@
 
 use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
+use crate::fidelity::FidelityOfEpoch;
 use crate::options::LoaderOptions;
 use crate::order::Choice;
 use crate::per_sample::PerSample;
 use ddlp_dataset::{Dataset, FieldTable};
 use ddlp_driver::Host;
-use ddlp_pixels::{Field, Shape};
+use ddlp_pixels::{Fidelity, Field, Shape};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub struct LoaderBuilder {
     pub(crate) target: Option<ChosenTarget>,
     pub(crate) per_sample: Option<PerSample>,
     pub(crate) choice: Choice,
+    pub(crate) fidelity: Option<Arc<FidelityOfEpoch>>,
     pub(crate) given_up: Arc<AtomicBool>,
 }
 
@@ -103,6 +105,14 @@ impl LoaderBuilder {
     /// Chooses the samples of an epoch. States and plans know the choice by digests.
     pub fn choose(mut self, choice: Choice) -> Self {
         self.choice = choice;
+        self
+    }
+
+    /// Sets a function that returns the fidelity of an epoch, in place of [`LoaderOptions::fidelity`]. The consumer's
+    /// thread calls it once for each epoch, when the first batch of the epoch before is asked for: no batch of the epoch
+    /// is prepared before. States know its answers.
+    pub fn fidelity_by(mut self, fidelity: impl Fn(u32) -> Result<Fidelity, String> + Send + Sync + 'static) -> Self {
+        self.fidelity = Some(Arc::new(fidelity));
         self
     }
 

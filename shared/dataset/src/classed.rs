@@ -11,7 +11,7 @@ use crate::{
     BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
     PackFile, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{ScanGroups, Source};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
@@ -182,6 +182,10 @@ impl Dataset for Classed {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
     }
 
     fn name(&self, index: u64) -> String {

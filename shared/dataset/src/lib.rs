@@ -67,7 +67,7 @@ pub use sample_reader::{
 pub use silence::{Silence, Silences};
 pub use sources::*;
 
-use ddlp_pixels::Source;
+use ddlp_pixels::{ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -286,6 +286,12 @@ pub trait Dataset: Send + Sync {
     /// other decoders too.
     fn decoders(&self) -> Decoders {
         Decoders::NONE
+    }
+
+    /// Returns the scan groups of samples that are stored in pieces; `None` if all samples are stored whole. A run may
+    /// have the fidelity of each of these groups.
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        None
     }
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class

@@ -13,7 +13,7 @@ use crate::{
     BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
     ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
@@ -188,6 +188,10 @@ impl Dataset for Resident {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
     }
 
     fn classes(&self) -> &[String] {

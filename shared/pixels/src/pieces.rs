@@ -1,5 +1,6 @@
 //! Progressive JPEGs in pieces, so that a part of the bytes gives the whole image at a lower fidelity.
 //!
+//! - `fidelity`: how many groups are read.
 //! - `groups`: scan groups, and the group of a scan.
 //! - `scans`: cuts the bytes of a progressive file.
 //!
@@ -11,9 +12,11 @@
 //! Cutting loses no image data: the coefficients of the joined file are compared with the source's. It drops what a
 //! file has behind its end marker, and the order of markers.
 
+mod fidelity;
 mod groups;
 mod scans;
 
+pub use fidelity::Fidelity;
 pub use groups::{BadScanGroups, ScanGroups};
 
 use crate::error::PixelError;

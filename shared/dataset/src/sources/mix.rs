@@ -19,7 +19,7 @@ use crate::{
     BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
     OpenError, PackFile, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io;
@@ -253,6 +253,12 @@ impl Dataset for Mix {
             weight: *weight,
         };
         self.members.iter().map(part).collect()
+    }
+
+    /// Datasets with different groups have no common fidelity but that of whole images.
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        let first = self.members.first()?.dataset.scan_groups();
+        first.filter(|_| self.datasets().all(|dataset| dataset.scan_groups() == first))
     }
 
     fn classes(&self) -> &[String] {

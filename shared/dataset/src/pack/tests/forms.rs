@@ -11,7 +11,8 @@ use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, Store
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{
-    CompiledPipeline, CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic,
+    CompiledPipeline, CorruptReason, Draw, Fidelity, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source,
+    synthetic,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,7 +105,7 @@ fn every_form_has_the_pixels_of_the_source() {
                             StoredAt { dataset, index },
                             None,
                             &mut preparer,
-                            Drawn { pipeline: &compiled, draw },
+                            Drawn { pipeline: &compiled, draw, fidelity: Fidelity::WHOLE },
                             &mut out,
                         )
                         .unwrap(),
@@ -356,7 +357,13 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(8).into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
         SampleReader::default()
-            .prepare(StoredAt { dataset, index }, None, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+            .prepare(
+                StoredAt { dataset, index },
+                None,
+                &mut preparer,
+                Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
+                &mut out,
+            )
             .map(|_| out)
     };
     let source = open(&bench.path("source")).unwrap();
@@ -387,7 +394,7 @@ fn pixels_beyond_the_limits_are_not_read() {
             StoredAt { dataset, index: 0 },
             None,
             &mut preparer,
-            Drawn { pipeline: &pipeline, draw: Draw::default() },
+            Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE },
             &mut row,
         );
         (prepared.map(drop), reader.take_read().bytes)
@@ -428,7 +435,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
                 StoredAt { dataset: &pack, index: 0 },
                 None,
                 &mut preparer,
-                Drawn { pipeline: &pipeline, draw },
+                Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
                 &mut out_row,
             )
             .map(drop)
