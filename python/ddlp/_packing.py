@@ -54,7 +54,8 @@ def pack(
             "kept" as they are.
         max_side: With a format that stores pixels: largest length of the longer side; larger images are shrunk to it.
         bundle: With format="pcr": number of samples whose pieces lie side by side. Default: 1024.
-        groups: With format="pcr": the scan groups, each the number of its last scan, rising to 10. Default: 1, 2, 5, 10.
+        groups: With format="pcr": the scan groups, each the number of its last scan; the last one is 10. Default: 1, 2,
+            5, 10.
         kind: Kind of the source, as `Loader` takes it. Default: as the path and its contents say.
         classes: Names of all classes, which number those of the source in the pack, as `Loader` takes them. Default: as
             in the source.

@@ -21,8 +21,8 @@ pub struct Header {
     pub form: StoredForm,
     /// Width and height of the image, 0 where unknown.
     pub size: (u32, u32),
-    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain the
-    /// orientation.
+    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain
+    /// the orientation.
     pub orientation: u8,
     /// Whether the source's image of a decoded sample was larger.
     pub was_shrunk: bool,

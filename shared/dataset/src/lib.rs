@@ -194,9 +194,9 @@ pub trait Dataset: Send + Sync {
         self.read(index, header, offset, &mut memory[place])
     }
 
-    /// Puts the pieces to read of a sample in pieces ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)) into
-    /// `pieces`, which is empty: those of the scan groups up to a fidelity, or all and, last, the markers. Returns the
-    /// number of bytes of all pieces. Any other sample has none.
+    /// Puts the pieces to read of a sample in pieces into `pieces`, which is empty: those of the scan groups up to a
+    /// fidelity, or all and, last, the markers. Returns the number of bytes of all pieces. Any other sample has none
+    /// ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)).
     fn pieces(
         &self,
         _index: u64,

@@ -28,7 +28,7 @@ pub enum StoredVerdict {
 /// One sample's entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexRecord {
-    /// First byte of the sample in the file; of a sample in pieces, that of the first piece, as are length and checksum.
+    /// First byte of the sample in the file. Of a sample in pieces, this, length and checksum are the first piece's.
     pub offset: u64,
     /// Number of the sample's bytes.
     pub length: u32,
@@ -52,8 +52,8 @@ pub struct IndexRecord {
     pub detail_length: u32,
     /// CRC32C of the detail.
     pub detail_crc32c: u32,
-    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain the
-    /// orientation.
+    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain
+    /// the orientation.
     pub orientation: u8,
     /// Whether the source's image of a decoded sample was larger.
     pub was_shrunk: bool,

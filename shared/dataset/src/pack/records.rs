@@ -73,8 +73,8 @@ impl ShortRecord {
 pub(super) struct Records(Vec<ShortRecord>);
 
 impl Records {
-    /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap, or
-    /// lie where the bundles say.
+    /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap,
+    /// or lie where the bundles say.
     pub(super) fn read(index: &Index, bundles: Option<&Bundles>) -> Result<Self, FormatError> {
         let new =
             || RecordsReading { index, bundles, records: Vec::new(), free: index.layout.data_offset, problem: None };

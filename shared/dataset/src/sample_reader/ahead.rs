@@ -64,7 +64,7 @@ impl FetchedSample {
         let (filled, more) = (self.fetch.filled(), self.fetch.wanted().bytes());
         let is_small = more > 0 && !is_large((filled as u64).saturating_add(more));
         let is_read = self.fetch.step() == Step::Read && is_small;
-        self.is_in_round = is_read && self.memory.behind(filled, more).is_ok();
+        self.is_in_round = is_read && self.memory.behind(filled, more, self.fetch.spare()).is_ok();
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::KEPT_BYTES;
 use crate::extent::resize;
-use ddlp_pixels::pieces::JOINING_BYTES;
 use std::io;
 use std::ops::{Add, Range};
 
@@ -108,12 +107,12 @@ impl SampleMemory {
         }
     }
 
-    /// Makes room for `more` bytes behind the `filled` ones, and for joining pieces. Returns the memory and the place of these bytes in it,
-    /// behind which a read may write.
-    pub(super) fn behind(&mut self, filled: usize, more: u64) -> io::Result<(&mut [u8], Range<usize>)> {
+    /// Makes room for `more` bytes behind the `filled` ones, and for at least `spare` behind those. Returns the memory
+    /// and the place of the `more` bytes in it, behind which a read may write.
+    pub(super) fn behind(&mut self, filled: usize, more: u64, spare: usize) -> io::Result<(&mut [u8], Range<usize>)> {
         let start = self.room + filled;
         let end = usize::try_from(more).unwrap_or(usize::MAX).saturating_add(start);
-        let needed = end.saturating_add(self.room.max(JOINING_BYTES));
+        let needed = end.saturating_add(self.room.max(spare));
         // Never shortened: each byte of the memory is zeroed once.
         if self.bytes.len() < needed {
             resize(&mut self.bytes, needed)?;

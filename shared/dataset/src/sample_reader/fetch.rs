@@ -84,6 +84,11 @@ impl SampleFetch {
         self.filled
     }
 
+    /// Returns the number of bytes of room that the sample needs behind those that are wanted.
+    pub(super) fn spare(&self) -> usize {
+        if self.header.form.is_in_pieces() { pieces::JOINING_BYTES } else { 0 }
+    }
+
     /// Forgets the sample.
     pub(super) fn clear(&mut self) {
         (self.step, self.problem) = (Step::Begin, None);
@@ -132,7 +137,7 @@ impl SampleFetch {
     }
 
     /// Judges the sample's bytes once the extents that were wanted have been read. `memory` begins with all bytes that
-    /// have been read of the sample, and has room for [`pieces::JOINING_BYTES`] behind them.
+    /// have been read of the sample, and has the [`spare`](Self::spare) room behind them.
     pub(super) fn came(&mut self, memory: &mut [u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) {
         self.filled += self.reads.bytes() as usize;
         self.reads.clear();

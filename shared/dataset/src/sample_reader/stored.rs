@@ -102,7 +102,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         let &Self { dataset, index } = self;
         let FetchedSample { fetch, memory, .. } = sample;
         let (header, wanted) = (fetch.header(), fetch.wanted());
-        let (memory, mut place) = match memory.behind(fetch.filled(), wanted.bytes()) {
+        let (memory, mut place) = match memory.behind(fetch.filled(), wanted.bytes(), fetch.spare()) {
             Ok(room) => room,
             Err(error) => {
                 let (name, location, problem) = (dataset.name(index), dataset.location(index), error.to_string());

@@ -2,10 +2,15 @@
 
 use super::forms::write_all_kinds;
 use super::{Bench, quietly};
-use crate::pack::{Blocks, Pack, PackError, PackFormat, PackOptions, StoredForm, Survey, verify, verify_sample};
+use crate::pack::{
+    Blocks, IndexPart, Pack, PackError, PackFormat, PackOptions, StoredForm, Survey, verify, verify_sample,
+};
 use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, SampleToFetch, StoredAt, open};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomResizedCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pieces, Pipeline, Preparer, ScanGroups, Source};
+use ddlp_pixels::{
+    CompiledPipeline, Draw, Fidelity, Limits, Pieces, Pipeline, Preparer, ScanGroups, Source, synthetic,
+};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -278,4 +283,90 @@ fn what_no_pack_of_pieces_can_be_is_refused() {
         assert!(of(&pack) == of(&pixels));
         assert_eq!(pack.record(index).unwrap().form, StoredForm::Raw);
     }
+}
+
+/// Puts bytes into a section of a pack, makes the checksums of section and superblock fit, and returns why the pack
+/// does not open.
+fn forged(intact: &[u8], part: IndexPart, at: usize, value: &[u8]) -> String {
+    let layout = in_memory(intact.to_vec()).1.unwrap().layout().clone();
+    let number = layout.sections.iter().position(|section| section.part == part).unwrap();
+    let (section, mut bytes) = (layout.section(part), intact.to_vec());
+    let extent = section.offset as usize..(section.offset + section.length) as usize;
+    bytes[extent.start + at..][..value.len()].copy_from_slice(value);
+    let crc = crc32c::crc32c(&bytes[extent]).to_le_bytes();
+    bytes[256 + 32 * number + 24..][..4].copy_from_slice(&crc);
+    let crc = crc32c::crc32c(&bytes[..4092]).to_le_bytes();
+    bytes[4092..4096].copy_from_slice(&crc);
+    let (_, opened) = in_memory(bytes);
+    let Err(error) = opened else { panic!("a pack with a forged {part} opens") };
+    error.to_string()
+}
+
+#[test]
+fn forged_sections_are_refused() {
+    use IndexPart::{Bundles, Pieces, Positions, Records};
+    let bench = Bench::new(2, 3);
+    let intact = fs::read(packed(&bench, "pcr.ddlp", &options(4, "1,10"))).unwrap();
+    // Two groups and the markers; bundles of four and of two samples.
+    let tables = intact_section(&intact, Pieces);
+    let mut unsorted = tables[..4 * 9].to_vec();
+    unsorted[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    unsorted.extend_from_slice(&crc32c::crc32c(&unsorted).to_le_bytes());
+    let mut shorter = tables[..4 * 9].to_vec();
+    let end = u32::from_le_bytes(shorter[16..20].try_into().unwrap()) - 1;
+    shorter[16..20].copy_from_slice(&end.to_le_bytes());
+    shorter.extend_from_slice(&crc32c::crc32c(&shorter).to_le_bytes());
+    let records = intact_section(&intact, Records);
+    let mut elsewhere = records[..60].to_vec();
+    elsewhere[12] ^= 1;
+    elsewhere.extend_from_slice(&crc32c::crc32c(&elsewhere).to_le_bytes());
+    for (part, at, value, expected) in [
+        (Bundles, 0, &[11][..], "11 scan groups"),
+        (Bundles, 0, &[1], "scan groups are rising numbers"),
+        (Bundles, 5, &[1], "must be 0"),
+        (Bundles, 11, &[1], "must be 0"),
+        (Bundles, 12, &[0], "1 to 65536"),
+        (Bundles, 12, &[6], "bundle 0 has samples"),
+        (Bundles, 12, &[3], "bundle 0 has samples"),
+        (Bundles, 16, &[1], "bundle 0, "),
+        (Bundles, 16 + 7, &[0x80], "bundle 0, "),
+        (Bundles, 48, &[0; 8], "bundle 1, "),
+        (Bundles, 16 + 8, &[0; 8], "of bundle 0 have"),
+        (Bundles, 48 + 24, &[5], "bundle 1 has samples"),
+        (Pieces, 0, &unsorted, "table 0 of bundle 0: its pieces do not follow each other"),
+        (Pieces, 0, &shorter, "the pieces of bundle 0 have"),
+        (Pieces, 4, &[0xFF], "table 0 of bundle 0: its checksum"),
+        (Positions, 0, &[200], "position 200"),
+        (Positions, 0, &intact_section(&intact, Positions)[4..8], "is taken"),
+        (Records, 0, &elsewhere, "that of its first piece"),
+    ] {
+        let said = forged(&intact, part, at, value);
+        assert!(said.contains(expected), "{part} {at} {value:?}: {said}");
+    }
+    let kept = PackOptions { format: PackFormat::of(StoredForm::Kept), ..options(4, "10") };
+    let kept = fs::read(packed(&bench, "kept.ddlp", &kept)).unwrap();
+    let mut record = intact_section(&kept, Records)[..60].to_vec();
+    (record[24], record[27]) = (6, 1);
+    record.extend_from_slice(&crc32c::crc32c(&record).to_le_bytes());
+    assert!(forged(&kept, Records, 0, &record).contains("the pack has no bundles"));
+}
+
+fn intact_section(bytes: &[u8], part: IndexPart) -> Vec<u8> {
+    let section = in_memory(bytes.to_vec()).1.unwrap().layout().section(part);
+    bytes[section.offset as usize..][..section.length as usize].to_vec()
+}
+
+#[test]
+fn bundles_take_less_space_than_baseline_files() {
+    let bench = Bench::new(1, 1);
+    let folder = bench.path("source/class0");
+    for number in 0..12 {
+        let pixels = synthetic::photo(360, 270, number);
+        fs::write(folder.join(format!("{number:04}.jpg")), jpeg(&pixels, 360, 270, &JpegOptions::default()).unwrap())
+            .unwrap();
+    }
+    let out = bench.path("out.ddlp");
+    let summary = quietly(&bench.source(), &out, &options(1024, "1,2,5,10")).unwrap();
+    let (stored, source) = (summary.stored_bytes(), summary.source_bytes);
+    assert!(stored * 100 <= source * 97, "{stored} of {source} bytes");
 }

@@ -172,8 +172,8 @@ impl Checker<'_> {
         (end, bytes)
     }
 
-    /// Checks the checksums of a sample's pieces, and that they join to a file with an image of the recorded size, unless
-    /// the work is stopped.
+    /// Checks the checksums of a sample's pieces, and that they join to a file with an image of the recorded size,
+    /// unless the work is stopped.
     fn check_pieces(&self, index: u64, record: &IndexRecord, bundles: &Bundles) -> io::Result<()> {
         let (mut file, mut piece, mut is_intact) = (Vec::new(), Vec::new(), true);
         let mut markers = 0;
