@@ -6,7 +6,7 @@ use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
-use ddlp_pixels::{CompiledPipeline, Draw, Pipeline, Preparer};
+use ddlp_pixels::{Fidelity, CompiledPipeline, Draw, Pipeline, Preparer};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -40,7 +40,7 @@ fn check(bytes: &[u8]) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-        let (dataset, drawn): (&dyn Dataset, _) = (&pack, Drawn { pipeline: &pipeline, draw });
+        let (dataset, drawn): (&dyn Dataset, _) = (&pack, Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE });
         let _ = reader.prepare(StoredAt { dataset, index }, None, &mut preparer, drawn, &mut out);
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());

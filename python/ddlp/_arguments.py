@@ -13,6 +13,7 @@ from ._arrow import ArrowTable
 from ._choice import file_of
 from ._dataset import Dataset
 from ._drives import Drive, cores_of, described
+from ._fidelity import text_of
 from ._fields import ArrowStream, path_of
 from ._instead import refuses_other_loaders
 from ._mix import Mix
@@ -33,6 +34,7 @@ class Arguments:
         fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
         classes: int | Sequence[str] | None = None,
         pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
+        fidelity: int | Mapping[int, int] | Callable[[int], int] = 10,
         batch_size: int = 256,
         epochs: int | None = None,
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
@@ -99,6 +101,11 @@ class Arguments:
                 the sample. A dict maps an epoch to what applies from that epoch on, such as
                 ``{0: ddlp.imagenet_train(128), 30: ddlp.imagenet_train(224)}``. Default: the transform of a dataset of
                 torchvision, if it has one, else ddlp.imagenet_train(224).
+            fidelity: How exactly images are read of a pack of pieces (``ddlp pack --format pcr``): the number of the
+                last scan group that is read. 10 reads everything. A dict maps an epoch to the number that holds from
+                that epoch on, such as ``{0: 2, 30: 10}``. Or a function that returns the number of an epoch,
+                ``fidelity(epoch)``: the loader calls it once for each epoch, when the first batch of the epoch before
+                is asked for.
             batch_size: Samples of a global batch, of all ranks together.
             epochs: Number of epochs. Default: no limit.
             strategy: Order of delivery, and the prongs that take part. "ordered": batches 0, 1, 2, …, whichever prong
@@ -199,6 +206,7 @@ class Arguments:
 OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "kind": None,
     "fields": path_of,
+    "fidelity": text_of,
     "batch_size": None,
     "strategy": None,
     "seed": None,

@@ -19,6 +19,7 @@ from ._dataset import Dataset, of_run, source_and_options
 from ._device import gpu_of
 from ._ending import LOADERS
 from ._errors import ConfigurationError, UsageError
+from ._fidelity import function_of
 from ._fields import fields_of, table_of
 from ._function import caller, merged
 from ._headspace import Headspace
@@ -76,6 +77,7 @@ class Loader(Arguments):
             arguments["classes"] = class_names
         used = [pipeline.functions for of_epoch in pipelines.values() for pipeline in of_epoch]
         self._functions = [(name, caller(function)) for name, function in merged(used).items()]
+        self._fidelity = function_of(arguments["fidelity"])
         self._choice = choice_of(arguments["indices"], arguments["weights"])
         self._options = options_of(arguments, class_names, OPTIONS)
         # The run of the first phase checks its own options.
@@ -371,8 +373,8 @@ class Loader(Arguments):
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
         beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
-        choice = self._choice
-        run = _ddlp.Run(written(options), samples, columns, beside, mix, self._functions, device, choice)
+        further = (self._functions, device, self._choice, self._fidelity)
+        run = _ddlp.Run(written(options), samples, columns, beside, mix, *further)
         if resume is not None and not is_fit:
             try:
                 run.go_to(self._fitted(run, resume))

@@ -25,6 +25,7 @@ mod device;
 mod dlpack;
 mod epoch;
 mod errors;
+mod fidelity;
 mod forking;
 mod function;
 mod labels;

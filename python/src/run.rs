@@ -10,6 +10,7 @@ use crate::dataset::{Member, OpenDataset, in_memory, mixed};
 use crate::device::{self, DeviceBatch};
 use crate::epoch::Epoch;
 use crate::errors;
+use crate::fidelity;
 use crate::function;
 use crate::opening;
 use crate::source::Sequence;
@@ -83,6 +84,8 @@ pub struct Run {
     functions: Vec<Arc<Py<PyAny>>>,
     /// The function that returns the indices of an epoch. The loader inside `state` calls it.
     indices: Option<Arc<Py<PyAny>>>,
+    /// The function that returns the fidelity of an epoch. The loader inside `state` calls it.
+    fidelity: Option<Arc<Py<PyAny>>>,
     /// The device to which the run delivers; `None` if batches lie in host memory.
     device: Option<ddlp_cuda::Device>,
     /// Names of the classes.
@@ -154,12 +157,11 @@ impl Run {
     /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
     /// dataset is what the options name, a Python object, a table with these columns, or a mix of datasets with their
     /// weights. `beside` has the fields beside it, and `functions` those that pipelines call, by name. Batches lie on
-    /// `device`.
-    /// `choice` says which samples epochs have.
+    /// `device`. `choice` says which samples epochs have, and `fidelity` returns the fidelity of an epoch.
     #[new]
     #[pyo3(signature = (
         options, dataset = None, columns = None, beside = (Vec::new(), None), mix = None, functions = Vec::new(),
-        device = None, choice = None
+        device = None, choice = None, fidelity = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -172,6 +174,7 @@ impl Run {
         functions: Vec<(String, Py<PyAny>)>,
         device: Option<Py<device::Device>>,
         choice: Option<GivenChoice>,
+        fidelity: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
@@ -204,6 +207,11 @@ impl Run {
             let function = Arc::new(function);
             called.push(function.clone());
             builder = builder.function(&name, move |given, out| function::call(&function, given, out));
+        }
+        let fidelity = fidelity.map(Arc::new);
+        if let Some(function) = fidelity.clone() {
+            builder = builder.fidelity_by(move |epoch| fidelity::of_epoch(&function, epoch));
+            calls_python = true;
         }
         let device = device.map(|device| device.get().0.clone());
         if let Some(device) = &device {
@@ -239,6 +247,7 @@ impl Run {
             objects,
             functions: called,
             indices,
+            fidelity,
             device,
             process: process::id(),
         })
@@ -349,7 +358,8 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.functions.iter().chain(&self.indices).try_for_each(|function| visit.call(&**function))?;
+        let functions = self.functions.iter().chain(&self.indices).chain(&self.fidelity);
+        functions.into_iter().try_for_each(|function| visit.call(&**function))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 

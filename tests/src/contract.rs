@@ -20,7 +20,7 @@ use ddlp_driver::{
     namespace,
 };
 use ddlp_nvme::{AdminOpcode, Csi, IoOpcode, LogId, Status};
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Fidelity, Limits, Pipeline};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +114,17 @@ impl Work {
         let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
         let generation = 1000 + u64::from(batch);
         let program = self.id();
-        BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, id_limit: self.dataset.len(), sample_ids }
+        BatchRequest {
+            program,
+            seed: 7,
+            epoch: 3,
+            fidelity: Fidelity::WHOLE,
+            batch,
+            slot,
+            generation,
+            id_limit: self.dataset.len(),
+            sample_ids,
+        }
     }
 
     fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {
@@ -270,7 +280,7 @@ impl Bench {
         let payload = &slot[found.payload.clone()];
         found.check_payload(payload).expect("an intact one");
         let mut preparer = SamplePreparer::new(&self.work.program);
-        let context = EpochContext { seed: request.seed, epoch: request.epoch };
+        let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
         let mut row = vec![0; shape.bytes()];
         for (&id, there) in request.sample_ids.iter().zip(payload.chunks_exact(shape.bytes())) {
             preparer.prepare(self.work.dataset.as_ref(), context, id, &mut row).unwrap();

@@ -2,11 +2,11 @@
 
 use crate::runs::wait_until;
 use ddlp_dataset::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile, Piece,
     ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
-use ddlp_pixels::Source;
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -131,6 +131,16 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.header(index)
     }
 
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
+    }
+
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
         self.dataset.read(index, header, offset, out)
     }
@@ -248,6 +258,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
     }
 
     fn classes(&self) -> &[String] {

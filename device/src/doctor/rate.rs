@@ -4,7 +4,7 @@ use super::finding::Finding;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_dataset::Dataset;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Fidelity, Limits, Pipeline};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -63,7 +63,8 @@ fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration)
         let mut row = vec![0; program.pipeline.output().bytes()];
         loop {
             let id = taken.fetch_add(1, Ordering::Relaxed).wrapping_mul(STRIDE) % dataset.len();
-            let prepared = preparer.prepare(dataset, EpochContext { seed: 1, epoch: 0 }, id, &mut row);
+            let prepared =
+                preparer.prepare(dataset, EpochContext { seed: 1, epoch: 0, fidelity: Fidelity::WHOLE }, id, &mut row);
             let has_row = prepared.is_ok_and(|record| record.has_row());
             unprepared.fetch_add(u64::from(!has_row), Ordering::Relaxed);
             if start.elapsed() >= time {

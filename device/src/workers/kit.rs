@@ -25,7 +25,7 @@ impl Kit {
     pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &WorkerTask<'_>) -> StageTimes {
         let work = &task.work;
         let request = &work.job.request;
-        let context = EpochContext { seed: request.seed, epoch: request.epoch };
+        let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
         let mut rows = work.lease().rows(task.positions.clone()).expect("each position of a job is started once");
         let mut made = std::mem::take(&mut self.made);
         made.clear();

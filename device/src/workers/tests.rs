@@ -5,7 +5,7 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Header, Identity, Location, ReadError};
-use ddlp_pixels::Shape;
+use ddlp_pixels::{Fidelity, Shape};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -79,6 +79,7 @@ fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> J
         program: 7,
         seed: 1,
         epoch: 2,
+        fidelity: Fidelity::WHOLE,
         batch: number as u32,
         slot: number as u32 % 2,
         generation: 4,

@@ -19,7 +19,7 @@ use ddlp_csd::slot::Outcome;
 use ddlp_dataset::Dataset;
 use ddlp_pixels::encode::JpegOptions;
 use ddlp_pixels::ops::{CenterCrop, Resize, Size};
-use ddlp_pixels::{Limits, Pipeline, Shape, encode};
+use ddlp_pixels::{Fidelity, Limits, Pipeline, Shape, encode};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of all images of a sheet.
@@ -147,7 +147,7 @@ impl Sheet {
         for number in 0..samples {
             let index = number * dataset.len() / samples;
             let image = |preparer: &mut SamplePreparer, epoch| {
-                let context = EpochContext { seed: args.seed, epoch };
+                let context = EpochContext { seed: args.seed, epoch, fidelity: Fidelity::WHOLE };
                 prepare(preparer, dataset, context, index, image_bytes as usize)
             };
             let mut images = vec![image(&mut whole, 0)?];

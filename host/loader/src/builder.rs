@@ -2,11 +2,12 @@
 
 use crate::delivery::{BufferNeed, ChosenTarget, DeliveryError, DeliveryTarget};
 use crate::drive::DriveSpec;
+use crate::fidelity::FidelityOfEpoch;
 use crate::options::LoaderOptions;
 use crate::order::Choice;
 use ddlp_dataset::{Dataset, FieldTable};
 use ddlp_driver::Host;
-use ddlp_pixels::{Field, Functions, Given};
+use ddlp_pixels::{Fidelity, Field, Functions, Given};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct LoaderBuilder {
     pub(crate) target: Option<ChosenTarget>,
     pub(crate) functions: Functions,
     pub(crate) choice: Choice,
+    pub(crate) fidelity: Option<Arc<FidelityOfEpoch>>,
     pub(crate) given_up: Arc<AtomicBool>,
 }
 
@@ -102,6 +104,14 @@ impl LoaderBuilder {
     /// Chooses the samples of an epoch. States and plans know the choice by digests.
     pub fn choose(mut self, choice: Choice) -> Self {
         self.choice = choice;
+        self
+    }
+
+    /// Sets a function that returns the fidelity of an epoch, in place of [`LoaderOptions::fidelity`]. The consumer's
+    /// thread calls it once for each epoch, when the first batch of the epoch before is asked for: no batch of the epoch
+    /// is prepared before. States know its answers.
+    pub fn fidelity_by(mut self, fidelity: impl Fn(u32) -> Result<Fidelity, String> + Send + Sync + 'static) -> Self {
+        self.fidelity = Some(Arc::new(fidelity));
         self
     }
 

@@ -35,6 +35,7 @@ use crate::corrupt::CorruptCount;
 use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
 use crate::error::LoaderError;
 use crate::fetch::{AheadBounds, FetchAhead, Fetching};
+use crate::fidelity::RunFidelity;
 use crate::finishing::Finishing;
 use crate::mixing::{BatchMix, Mixing};
 use crate::order::{EpochCut, Orders, Walks};
@@ -64,6 +65,8 @@ pub(crate) struct RunTask {
     /// Sizes of the dataset's images; empty if no field needs them.
     pub sizes: Vec<ImageSize>,
     pub seed: u64,
+    /// How exactly the images of each epoch are read.
+    pub fidelity: RunFidelity,
     /// Whether the samples of an epoch are shuffled.
     pub shuffle: bool,
     /// The samples of every epoch.
@@ -384,7 +387,8 @@ impl Engine {
 impl RunTask {
     /// Returns what all samples of an epoch have in common.
     pub fn epoch_context(&self, epoch: u32) -> EpochContext {
-        EpochContext { seed: self.seed, epoch }
+        let fidelity = self.fidelity.known(epoch).expect("an epoch begins with a known fidelity");
+        EpochContext { seed: self.seed, epoch, fidelity }
     }
 
     /// Returns what happens to a corrupt sample, which is the same in all buckets.

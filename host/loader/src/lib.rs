@@ -70,6 +70,7 @@ mod drive;
 mod engine;
 mod error;
 mod fetch;
+mod fidelity;
 mod field_error;
 mod finishing;
 mod forking;
@@ -107,8 +108,8 @@ pub use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace}
 /// Everything that [`Pipeline`] leads to, such as its operations.
 pub use ddlp_pixels as pixels;
 pub use ddlp_pixels::{
-    AbilityNumber, CorruptReason, DType, Element, Field, FieldKind, ImageLayout, Limits, Normalize, NormalizeError,
-    Pipeline, PipelineError,
+    AbilityNumber, CorruptReason, DType, Element, Fidelity, Field, FieldKind, ImageLayout, Limits, Normalize,
+    NormalizeError, Pipeline, PipelineError,
 };
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget,
@@ -117,6 +118,7 @@ pub use delivery::{
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
+pub use fidelity::{Fidelities, FidelityOfEpoch};
 pub use field_error::FieldError;
 pub use finishing::Finishing;
 pub use forking::{Forking, Home};

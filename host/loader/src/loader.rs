@@ -149,6 +149,7 @@ impl Loader {
             buckets: setup.buckets,
             sizes: setup.sizes,
             seed: options.seed,
+            fidelity: setup.fidelity,
             shuffle: options.shuffle,
             walks: setup.walks,
             mixing: setup.mixing,
@@ -233,7 +234,7 @@ impl Loader {
         let task = &self.engine.task;
         let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
         let programs = task.buckets.iter().map(|bucket| &bucket.program);
-        let recorded = (task.walks.portions(), &self.fresh.choice);
+        let recorded = (task.walks.portions(), &self.fresh.choice, task.fidelity.recorded());
         let plan = Plan::empty(order, programs, &identity, &task.cut, recorded, self.batches);
         Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }
@@ -370,7 +371,8 @@ impl Loader {
         if self.is_over {
             return None;
         }
-        let waited = match self.begin() {
+        let begun = self.engine.ask_fidelity().and_then(|()| self.begin());
+        let waited = match begun {
             Ok(()) => self.wait(&mut go_on),
             Err(error) => Waited::Ended(Some(error)),
         };
@@ -399,7 +401,11 @@ impl Loader {
     /// [`LoaderError::State`] if the state is of another run, and [`LoaderError::Options`] if this run
     /// [has ended](Self::is_over), and its drives with it. Neither changes the position.
     pub fn go_to(&mut self, state: &LoaderState) -> Result<(), LoaderError> {
-        state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
+        let fidelity = &self.engine.task.fidelity;
+        if state.epoch < self.epochs {
+            fidelity.ask(state.epoch).map_err(LoaderError::Options)?;
+        }
+        state.check_fits(&self.fresh, self.batches, fidelity).map_err(LoaderError::State)?;
         if self.is_over() {
             // After the last batch, drives may be about to end: a new loader may need their files.
             self.shut_down();

@@ -3,9 +3,10 @@
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
-//! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, and of version 5,
-//! which lack the choice of samples, can still be read: runs of the first two shuffle, no run of the first three has a
-//! mix, none of the first four has buckets, and none of the five chooses samples. Epochs and batches count from 0.
+//! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
+//! lack the choice of samples, and of version 6, which lack the fidelity, can still be read: runs of the first two
+//! shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five chooses
+//! samples, and all six read whole images. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -13,6 +14,7 @@ mod record;
 
 pub(crate) use record::PlanRecord;
 
+use crate::fidelity::Fidelities;
 use crate::order::{ChoiceRecord, EpochCut, LastBatch, Portion, described};
 use crate::schedule::{PlanEpoch, Strategy};
 use bincode::error::DecodeError;
@@ -28,7 +30,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -72,6 +74,9 @@ pub struct PlannedRun {
     /// Which samples of the dataset an epoch has; recorded since version 6.
     #[serde(default)]
     pub choice: ChoiceRecord,
+    /// How exactly images are read, by the epoch from which on it holds; recorded since version 7.
+    #[serde(default)]
+    pub fidelity: Fidelities,
 }
 
 /// What all versions have: the fields of [`Plan`] but the last.
@@ -80,6 +85,8 @@ type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
 /// The fields of [`PlannedRun`] in version 5.
 type FifthRun = (Strategy, LastBatch, u32, u32, Vec<Pipeline>, CorruptPolicy, bool, Vec<Portion>);
+/// The fields of [`PlannedRun`] in version 6.
+type SixthRun = (Strategy, LastBatch, u32, u32, Vec<Pipeline>, CorruptPolicy, bool, Vec<Portion>, ChoiceRecord);
 /// The fields of [`PlannedRun`] in version 4.
 type FourthRun = (SecondRun, bool, Vec<Portion>);
 
@@ -178,9 +185,13 @@ impl Plan {
     }
 
     fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
+        let of_sixth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions, choice): SixthRun| {
+            let fidelity = Fidelities::default();
+            PlannedRun { strategy, last, rank, world, pipelines, policy, shuffle, portions, choice, fidelity }
+        };
         let of_fifth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions): FifthRun| {
             let choice = ChoiceRecord::default();
-            PlannedRun { strategy, last, rank, world, pipelines, policy, shuffle, portions, choice }
+            of_sixth((strategy, last, rank, world, pipelines, policy, shuffle, portions, choice))
         };
         let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle, portions| {
             of_fifth((strategy, last, rank, world, vec![pipeline], policy, shuffle, portions))
@@ -206,6 +217,10 @@ impl Plan {
                 let ((first, run), used): ((_, Option<FifthRun>), _) = decoded(body)?;
                 (first, run.map(of_fifth), used)
             }
+            6 => {
+                let ((first, run), used): ((_, Option<SixthRun>), _) = decoded(body)?;
+                (first, run.map(of_sixth), used)
+            }
             _ => return decoded(body),
         };
         let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
@@ -223,7 +238,7 @@ impl Plan {
         programs: impl Iterator<Item = &'p Program>,
         dataset: &Identity,
         cut: &EpochCut,
-        (portions, choice): (&[Portion], &ChoiceRecord),
+        (portions, choice, fidelity): (&[Portion], &ChoiceRecord, Fidelities),
         batches: u32,
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
@@ -246,6 +261,7 @@ impl Plan {
                 shuffle,
                 portions: portions.to_vec(),
                 choice: choice.clone(),
+                fidelity,
             }),
         }
     }
@@ -275,6 +291,13 @@ impl Plan {
             if recorded != actual {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
+        }
+        let whole = Fidelities::default();
+        let fidelities = [self, run].map(|plan| plan.run.as_ref().map_or(&whole, |run| &run.fidelity));
+        let differs = |planned: &&PlanEpoch| fidelities[0].at(planned.epoch) != fidelities[1].at(planned.epoch);
+        if self.epochs.iter().find(differs).is_some() {
+            let [recorded, actual] = fidelities.map(Fidelities::to_string);
+            return Err(PlanError::OtherRun { field: "fidelity", recorded, actual });
         }
         let (Some(recorded), Some(actual)) = (&self.run, &run.run) else { return Ok(()) };
         let debug = |recorded: &dyn Debug, actual: &dyn Debug| (format!("{recorded:?}"), format!("{actual:?}"));

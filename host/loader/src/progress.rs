@@ -86,11 +86,13 @@ impl ProgressHandle {
     /// [`Loader::state`](crate::Loader::state) returns.
     pub fn state(&self) -> LoaderState {
         let core = self.engine.lock();
+        let fidelity = self.engine.task.fidelity.recorded();
         let state = LoaderState {
             epoch: core.schedule.current_epoch().unwrap_or(self.epochs),
             delivered: core.schedule.delivered(),
             ..self.fresh.clone()
-        };
+        }
+        .with_fidelity(fidelity);
         match core.taken_back {
             Some(id) => state.without(id.epoch, id.batch, self.batches),
             None => state,
@@ -103,7 +105,7 @@ impl ProgressHandle {
     ///
     /// [`LoaderError::State`] if the state is of another run.
     pub fn check(&self, state: &LoaderState) -> Result<(), LoaderError> {
-        state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)
+        state.check_fits(&self.fresh, self.batches, &self.engine.task.fidelity).map_err(LoaderError::State)
     }
 
     /// Returns the figures of the run up to now.

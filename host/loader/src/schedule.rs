@@ -111,6 +111,8 @@ pub struct Schedule {
     config: ScheduleConfig,
     epochs: VecDeque<Epoch>,
     next_epoch: u32,
+    /// The last epoch that may begin while another one is delivered.
+    last_epoch: u32,
     prongs: Vec<Prong>,
     credits: Vec<f64>,
     /// Claims of all prongs so far.
@@ -126,6 +128,7 @@ impl Schedule {
         let prongs = (0..=config.drives).map(|_| Prong::default()).collect::<Vec<_>>();
         let mut schedule = Self {
             next_epoch: config.epochs.start,
+            last_epoch: u32::MAX,
             epochs: VecDeque::new(),
             credits: vec![0.0; prongs.len()],
             prongs,
@@ -146,6 +149,12 @@ impl Schedule {
     pub fn beginning_at(&self, epoch: u32, delivered: Vec<u32>) -> Self {
         let epochs = epoch..self.config.epochs.end;
         Self::new(ScheduleConfig { epochs, delivered, ..self.config.clone() })
+    }
+
+    /// Lets prongs claim batches up to this epoch, and no further ones until the next call. The epoch that is being
+    /// delivered may always go on. Returns whether that changes anything. Default: all epochs.
+    pub fn let_begin(&mut self, epoch: u32) -> bool {
+        std::mem::replace(&mut self.last_epoch, epoch) != epoch
     }
 
     /// Returns whether everything was delivered.
@@ -353,6 +362,11 @@ impl Schedule {
 
     fn epoch_mut(&mut self, number: u32) -> Option<&mut Epoch> {
         self.epochs.iter_mut().find(|epoch| epoch.number == number)
+    }
+
+    /// Makes the next epoch active while another one is delivered, if it may begin.
+    fn open_ahead(&mut self) -> bool {
+        self.next_epoch <= self.last_epoch && self.open_epoch()
     }
 
     /// Makes the next epoch active. Returns false when there is none, or when two epochs are active.

@@ -8,6 +8,7 @@ use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, Lo
 use crate::engine::buffer_bytes;
 use crate::error::{DriveError, LoaderError};
 use crate::fetch;
+use crate::fidelity::{Fidelities, RunFidelity};
 use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
 use crate::opening::open_dataset_with;
@@ -65,6 +66,8 @@ pub(crate) struct RunSetup {
     /// How batches are mixed, if they are.
     pub mixing: Option<Mixing>,
     pub walks: Arc<Walks>,
+    /// How exactly the images of each epoch are read.
+    pub fidelity: RunFidelity,
     pub cut: EpochCut,
     pub batches: u32,
     /// Least size of a drive's slots.
@@ -126,6 +129,8 @@ impl RunSetup {
         let (chosen, choice) = chosen_of(builder, &*dataset, &beside)?;
         let mut sizes = sizes_of(builder, &*dataset)?;
         let (walks, cut) = epochs_of(options, &*dataset, chosen, &shapes, &sizes)?;
+        let fidelity = RunFidelity::new(&options.fidelity, builder.fidelity.as_ref(), &*dataset);
+        let fidelity = fidelity.map_err(LoaderError::Options)?;
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
         let slot_bytes = slot_bytes(&cut, &shapes)?;
         let mixing = Mixing::new(options, beside.classes().unwrap_or_else(|| dataset.classes()))?;
@@ -149,6 +154,7 @@ impl RunSetup {
             buckets: options.buckets.clone(),
             classes: options.class_names.clone(),
             policy: Some(options.policy),
+            fidelity: Fidelities::default(),
             epochs: options.epochs,
             epoch_samples: cut.samples,
             portions: walks.portions().to_vec(),
@@ -159,7 +165,8 @@ impl RunSetup {
             world: options.world_size,
             epoch: 0,
             delivered: Vec::new(),
-        };
+        }
+        .with_fidelity(fidelity.recorded());
         let expected = Expected {
             dataset: *dataset.identity().as_bytes(),
             programs: if options.drives_taking_part().is_empty() {
@@ -183,6 +190,7 @@ impl RunSetup {
             sizes,
             mixing,
             walks,
+            fidelity,
             cut,
             batches,
             slot_bytes,
@@ -248,10 +256,18 @@ impl RunSetup {
     /// Applies the state to resume from and checks the plan to replay, if any.
     fn with_history(mut self, builder: &LoaderBuilder) -> Result<Self, LoaderError> {
         if let Some(state) = &builder.options.resume {
-            state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
+            if state.epoch < builder.options.epochs {
+                self.fidelity.ask(state.epoch).map_err(LoaderError::Options)?;
+            }
+            state.check_fits(&self.fresh, self.batches, &self.fidelity).map_err(LoaderError::State)?;
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &builder.options.replay {
+            if self.fidelity.calls_program() {
+                let message = "a function of the epoch as `fidelity` cannot be used with `replay`: the plan has the \
+                               fidelity of each epoch (`Plan::options`)";
+                return Err(LoaderError::Options(message.into()));
+            }
             let LoaderOptions { seed, shuffle, strategy, .. } = builder.options;
             let (order, dataset) = ((seed, shuffle, strategy), self.dataset.identity());
             let task = Plan::empty(
@@ -259,7 +275,7 @@ impl RunSetup {
                 self.buckets.iter().map(|bucket| &bucket.program),
                 &dataset,
                 &self.cut,
-                (self.walks.portions(), &self.fresh.choice),
+                (self.walks.portions(), &self.fresh.choice, self.fidelity.recorded()),
                 self.batches,
             );
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;

@@ -3,6 +3,7 @@
 //!
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
+use crate::fidelity::{Fidelities, RunFidelity};
 use crate::order::{ChoiceRecord, LastBatch, Portion, described};
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
@@ -37,6 +38,9 @@ pub struct LoaderState {
     /// What happens to a corrupt sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<CorruptPolicy>,
+    /// How exactly images are read, by the epoch from which on it holds.
+    #[serde(default, skip_serializing_if = "Fidelities::is_default")]
+    pub fidelity: Fidelities,
     /// Samples of an epoch.
     pub epoch_samples: u64,
     /// What an epoch takes of each part of a mix; empty for any other dataset.
@@ -66,15 +70,17 @@ fn shuffled() -> bool {
     true
 }
 
-/// Version of [`LoaderState`].
+/// Version of a [`LoaderState`] that earlier builds can read.
 pub const STATE_VERSION: u32 = 2;
+/// Version of a [`LoaderState`] with options that earlier builds would pass over.
+pub const LATER_STATE_VERSION: u32 = 3;
 
 /// Why a run cannot resume from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// Another version of the format.
-    #[error("the state has version {0}, and this program reads version {STATE_VERSION}")]
+    #[error("the state has version {0}, and this program reads the versions {STATE_VERSION} and {LATER_STATE_VERSION}")]
     Version(u32),
     /// Taken from another run.
     #[error("the state was saved with {}: a run resumes only with the options that it began with", listed(.0))]
@@ -145,6 +151,12 @@ fn listed(differences: &[Difference]) -> String {
 }
 
 impl LoaderState {
+    /// Returns the state with these fidelities, in the version that they need.
+    pub(crate) fn with_fidelity(self, fidelity: Fidelities) -> Self {
+        let version = if fidelity.is_default() { STATE_VERSION } else { LATER_STATE_VERSION };
+        Self { version, fidelity, ..self }
+    }
+
     /// Returns the position without the batch that was delivered last, batch `batch` of `epoch`, which has `batches`
     /// batches.
     pub fn without(mut self, epoch: u32, batch: u32, batches: u32) -> Self {
@@ -156,9 +168,10 @@ impl LoaderState {
         self
     }
 
-    /// Checks that a run that would save `fresh` at its start can resume from this state.
-    pub(crate) fn check_fits(&self, fresh: &Self, batches: u32) -> Result<(), StateError> {
-        if self.version != STATE_VERSION {
+    /// Checks that a run that would save `fresh` at its start, and that reads with these fidelities, can resume from
+    /// this state. Another fidelity may begin with an epoch.
+    pub(crate) fn check_fits(&self, fresh: &Self, batches: u32, fidelity: &RunFidelity) -> Result<(), StateError> {
+        if ![STATE_VERSION, LATER_STATE_VERSION].contains(&self.version) {
             return Err(StateError::Version(self.version));
         }
         if self.dataset != fresh.dataset {
@@ -170,6 +183,13 @@ impl LoaderState {
         }
         if self.program != fresh.program {
             return Err(StateError::OtherProgram);
+        }
+        let saved = self.fidelity.at(self.epoch);
+        if !self.delivered.is_empty()
+            && let Some(actual) = fidelity.known(self.epoch).filter(|actual| *actual != saved)
+        {
+            let [saved, actual] = [saved, actual].map(|fidelity| fidelity.to_string());
+            return Err(StateError::OtherRun(vec![Difference { field: "fidelity", saved, actual }]));
         }
         let ascending = self.delivered.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascending || self.delivered.last().is_some_and(|&last| last >= batches) {

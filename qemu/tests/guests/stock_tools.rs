@@ -8,7 +8,7 @@ use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_csd::{BLOCK_BYTES, PROGRAM_TYPE};
 use ddlp_nvme::cp::{ExecuteProgram, LoadProgram, ProgramActivation};
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Fidelity, Limits, Pipeline};
 use ddlp_qemu::drive::{DriveGuest, RunningAgent, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
 use ddlp_qemu::host::{HostGuest, HostKernel};
@@ -237,12 +237,22 @@ impl ByHand {
         let (seed, epoch, generation, id_limit) = (1, 2, 3, dataset.len());
         let encoded = DriveProgram::new(program.clone(), dataset.decoders()).to_bytes()?;
         let id = program_id(dataset.identity().as_bytes(), &encoded);
-        let request = BatchRequest { program: id, seed, epoch, batch: 4, slot: 0, generation, id_limit, sample_ids };
+        let request = BatchRequest {
+            program: id,
+            seed,
+            epoch,
+            fidelity: Fidelity::WHOLE,
+            batch: 4,
+            slot: 0,
+            generation,
+            id_limit,
+            sample_ids,
+        };
         let shape = program.pipeline.output();
         let mut rows = vec![0; request.sample_ids.len() * shape.bytes()];
         let mut preparer = SamplePreparer::new(&program);
         for (&id, row) in request.sample_ids.iter().zip(rows.chunks_exact_mut(shape.bytes())) {
-            preparer.prepare(dataset.as_ref(), EpochContext { seed, epoch }, id, row)?;
+            preparer.prepare(dataset.as_ref(), EpochContext { seed, epoch, fidelity: Fidelity::WHOLE }, id, row)?;
         }
         let layout = SlotLayout::new(request.sample_ids.len(), shape).context("a layout")?;
         let folder = tempfile::tempdir()?;

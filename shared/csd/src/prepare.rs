@@ -21,7 +21,7 @@ use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Drawn, FetchedSample, Patience, SampleReader, StoredAt, Unavailable};
-use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Functions, Limits, Prepared, Preparer};
+use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Fidelity, Functions, Limits, Prepared, Preparer};
 use failure::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -148,13 +148,13 @@ impl SamplePreparer {
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
-        let draw = context.draw(sample_id);
-        match self.attempt(dataset, own, draw, fetched, row) {
+        let (draw, fidelity) = (context.draw(sample_id), context.fidelity);
+        match self.attempt(dataset, own, (draw, fidelity), fetched, row) {
             Ok(prepared) => {
                 let (outcome, warned) = (Outcome::Prepared, has_warned(prepared));
                 Ok(Some(SampleRecord { sample_id, index: own, outcome, warned }))
             }
-            Err(failure) => match self.after_failure(is_over, dataset, (own, draw), row, failure) {
+            Err(failure) => match self.after_failure(is_over, dataset, (own, draw, fidelity), row, failure) {
                 Err(_) if is_over() => Ok(None),
                 done => done,
             },
@@ -168,14 +168,14 @@ impl SamplePreparer {
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
-        (own, draw): (u64, Draw),
+        (own, draw, fidelity): (u64, Draw, Fidelity),
         row: &mut [u8],
         failure: Failure,
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let sample_id = draw.sample_id;
         let record = |index, outcome, warned| SampleRecord { sample_id, index, outcome, warned };
         let is_drive = self.agreed.is_some();
-        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure)) {
+        let reason = match self.patiently(is_over, dataset, (own, draw, fidelity), row, Err(failure)) {
             Ok(prepared) => return Ok(Some(record(own, Outcome::Prepared, has_warned(prepared)))),
             Err(Failure::Corrupt(reason)) => reason,
             Err(Failure::LeftToHost(outcome)) => return Ok(Some(record(own, outcome, false))),
@@ -191,8 +191,8 @@ impl SamplePreparer {
                         return Ok(None);
                     }
                     let index = (own + step) % dataset.len();
-                    let attempted = self.attempt(dataset, index, draw, None, row);
-                    match self.patiently(is_over, dataset, (index, draw), row, attempted) {
+                    let attempted = self.attempt(dataset, index, (draw, fidelity), None, row);
+                    match self.patiently(is_over, dataset, (index, draw, fidelity), row, attempted) {
                         Ok(prepared) => {
                             return Ok(Some(record(index, Outcome::Replaced(reason), has_warned(prepared))));
                         }
@@ -239,7 +239,7 @@ impl SamplePreparer {
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
-        (index, draw): (u64, Draw),
+        (index, draw, fidelity): (u64, Draw, Fidelity),
         row: &mut [u8],
         mut attempted: Result<Prepared, Failure>,
     ) -> Result<Prepared, Failure> {
@@ -248,7 +248,7 @@ impl SamplePreparer {
             && self.patience.wait(failed, error, is_over)
         {
             failed += 1;
-            attempted = self.attempt(dataset, index, draw, None, row);
+            attempted = self.attempt(dataset, index, (draw, fidelity), None, row);
         }
         attempted
     }
@@ -259,14 +259,14 @@ impl SamplePreparer {
         &mut self,
         dataset: &dyn Dataset,
         index: u64,
-        draw: Draw,
+        (draw, fidelity): (Draw, Fidelity),
         fetched: Option<&mut FetchedSample>,
         row: &mut [u8],
     ) -> Result<Prepared, Failure> {
         let Self { pipeline, preparer, reader, agreed, .. } = self;
         let prepare = || {
-            let prepared =
-                reader.prepare(StoredAt { dataset, index }, fetched, preparer, Drawn { pipeline, draw }, row);
+            let drawn = Drawn { pipeline, draw, fidelity };
+            let prepared = reader.prepare(StoredAt { dataset, index }, fetched, preparer, drawn, row);
             prepared.map_err(|error| Failure::of(error, agreed.as_ref(), dataset, index))
         };
         catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|_| {

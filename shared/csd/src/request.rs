@@ -1,7 +1,8 @@
 //! The data of one Execute Program command: the batch, its samples, and the slot with its generation.
 //!
 //! The layout is little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header
-//! and ids. The command's parameters ([`BatchRequest::parameters`]) repeat batch and slot for whoever watches the link;
+//! and ids. A request for images of lower [fidelity](Fidelity) has version 2, which older agents refuse; all others have version
+//! 1. The command's parameters ([`BatchRequest::parameters`]) repeat batch and slot for whoever watches the link;
 //! the drive refuses a command whose parameters and data disagree. Memory range sets are not used.
 //!
 //! The command ends with one of these statuses (status code type and code; DNR is Do Not Retry):
@@ -28,11 +29,14 @@
 //! let go of it.
 
 use crate::{BATCH_SAMPLES_MAX, crc32c_without};
+use ddlp_pixels::Fidelity;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 4] = *b"DDBR";
 const VERSION: u32 = 1;
+/// Version of a request with a fidelity.
+const FIDELITY_VERSION: u32 = 2;
 
 /// A request to prepare one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct BatchRequest {
     pub seed: u64,
     /// Epoch that the draws belong to.
     pub epoch: u32,
+    /// How exactly images are read.
+    pub fidelity: Fidelity,
     /// Batch number within the epoch.
     pub batch: u32,
     /// Slot of the result namespace to fill.
@@ -68,7 +74,7 @@ pub enum RequestError {
         actual: usize,
     },
     /// Wrong magic or version.
-    #[error("not a batch request of version {VERSION} (magic {magic:02x?}, version {version})")]
+    #[error("not a batch request of version {VERSION} or {FIDELITY_VERSION} (magic {magic:02x?}, version {version})")]
     Format {
         /// First four bytes.
         magic: [u8; 4],
@@ -86,6 +92,14 @@ pub enum RequestError {
     /// No samples, or more than [`BATCH_SAMPLES_MAX`].
     #[error("batch request of {0} samples, 1 to {BATCH_SAMPLES_MAX} allowed")]
     Count(u32),
+    /// A fidelity that does not exist or belongs to another version.
+    #[error("batch request of version {version} with fidelity {fidelity}")]
+    Fidelity {
+        /// Version field.
+        version: u32,
+        /// Fidelity field.
+        fidelity: u8,
+    },
     /// A sample id that is too large.
     #[error("sample {id} at position {position}, ids of the epoch are below {id_limit}")]
     Sample {
@@ -112,7 +126,9 @@ struct RequestHeader {
     id_limit: U64,
     crc: U32,
     program: U64,
-    reserved: [u8; 4],
+    /// Number of the last scan group; 0 for whole images, in version 1.
+    fidelity: u8,
+    reserved: [u8; 3],
 }
 /// Bytes of a request without its sample ids.
 pub const HEADER_BYTES: usize = 64;
@@ -136,7 +152,7 @@ impl BatchRequest {
         );
         let header = RequestHeader {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: if self.fidelity.is_whole() { VERSION } else { FIDELITY_VERSION }.into(),
             seed: self.seed.into(),
             epoch: self.epoch.into(),
             batch: self.batch.into(),
@@ -146,7 +162,8 @@ impl BatchRequest {
             id_limit: self.id_limit.into(),
             crc: 0.into(),
             program: self.program.into(),
-            reserved: [0; 4],
+            fidelity: if self.fidelity.is_whole() { 0 } else { self.fidelity.number() },
+            reserved: [0; 3],
         };
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.sample_ids.len() * 8);
         bytes.extend_from_slice(header.as_bytes());
@@ -162,8 +179,9 @@ impl BatchRequest {
     pub fn parse(bytes: &[u8]) -> Result<Self, RequestError> {
         let (header, ids) = RequestHeader::ref_from_prefix(bytes)
             .map_err(|_| RequestError::Length { expected: HEADER_BYTES, actual: bytes.len() })?;
-        if header.magic != MAGIC || header.version.get() != VERSION {
-            return Err(RequestError::Format { magic: header.magic, version: header.version.get() });
+        let version = header.version.get();
+        if header.magic != MAGIC || ![VERSION, FIDELITY_VERSION].contains(&version) {
+            return Err(RequestError::Format { magic: header.magic, version });
         }
         let count = header.count.get();
         if count == 0 || count as usize > BATCH_SAMPLES_MAX {
@@ -177,6 +195,13 @@ impl BatchRequest {
         if actual != header.crc.get() {
             return Err(RequestError::Checksum { expected: header.crc.get(), actual });
         }
+        let fidelity = match (version, header.fidelity) {
+            (VERSION, 0) => Fidelity::WHOLE,
+            (FIDELITY_VERSION, number) => Fidelity::new(number)
+                .filter(|fidelity| !fidelity.is_whole())
+                .ok_or(RequestError::Fidelity { version, fidelity: number })?,
+            (_, fidelity) => return Err(RequestError::Fidelity { version, fidelity }),
+        };
         let id_limit = header.id_limit.get();
         let mut sample_ids = Vec::with_capacity(count as usize);
         for (position, id) in ids.chunks_exact(8).enumerate() {
@@ -190,6 +215,7 @@ impl BatchRequest {
             program: header.program.get(),
             seed: header.seed.get(),
             epoch: header.epoch.get(),
+            fidelity,
             batch: header.batch.get(),
             slot: header.slot.get(),
             generation: header.generation.get(),
@@ -205,12 +231,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn request() -> impl Strategy<Value = BatchRequest> {
-        (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40)
-            .prop_flat_map(|(program, seed, epoch, batch, slot, generation, id_limit)| {
+        (any::<u64>(), any::<u64>(), any::<u32>(), 1u8..=10, any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40)
+            .prop_flat_map(|(program, seed, epoch, fidelity, batch, slot, generation, id_limit)| {
                 proptest::collection::vec(0..id_limit, 1..40).prop_map(move |sample_ids| BatchRequest {
                     program,
                     seed,
                     epoch,
+                    fidelity: Fidelity::new(fidelity).unwrap(),
                     batch,
                     slot,
                     generation,
@@ -253,6 +280,7 @@ mod tests {
             program: 8,
             seed: 1,
             epoch: 2,
+            fidelity: Fidelity::WHOLE,
             batch: 3,
             slot: 4,
             generation: 5,
@@ -266,5 +294,33 @@ mod tests {
             BatchRequest::parse(&request.to_bytes()),
             Err(RequestError::Sample { position: 1, id: 10, id_limit: 10 })
         );
+    }
+
+    #[test]
+    fn a_fidelity_makes_another_version() {
+        let whole = BatchRequest {
+            program: 8,
+            seed: 1,
+            epoch: 2,
+            fidelity: Fidelity::WHOLE,
+            batch: 3,
+            slot: 4,
+            generation: 5,
+            id_limit: 10,
+            sample_ids: vec![9],
+        };
+        let lower = BatchRequest { fidelity: Fidelity::new(5).unwrap(), ..whole.clone() };
+        let [whole, lower] = [whole, lower].map(|request| request.to_bytes());
+        assert_eq!([whole[4], lower[4]], [1, 2], "an older agent refuses version 2");
+        assert_eq!(whole[60..], [&[0; 4][..], &9u64.to_le_bytes()].concat()[..], "as in earlier builds");
+        // Versions and fidelities that do not belong together.
+        for (version, fidelity) in [(1, 5), (1, 10), (2, 0), (2, 10), (2, 11)] {
+            let mut bytes = lower.clone();
+            (bytes[4], bytes[60]) = (version, fidelity);
+            let crc = crc32c_without(&bytes, CRC_FIELD);
+            bytes[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+            let refused = RequestError::Fidelity { version: version.into(), fidelity };
+            assert_eq!(BatchRequest::parse(&bytes), Err(refused));
+        }
     }
 }

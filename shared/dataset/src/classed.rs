@@ -9,9 +9,9 @@
 use crate::label_text::LabelTexts;
 use crate::{
     BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, ReadError, Silences, Stored, Unavailable,
+    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
@@ -162,6 +162,10 @@ fn check_numbers(dataset: &dyn Dataset, classes: &[String]) -> Result<(), Classe
 
 #[warn(clippy::missing_trait_methods)]
 impl Dataset for Classed {
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
+    }
+
     fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -198,6 +202,16 @@ impl Dataset for Classed {
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

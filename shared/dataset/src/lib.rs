@@ -53,7 +53,7 @@ pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};
-pub use header::Header;
+pub use header::{Header, Piece};
 pub use image_sizes::{ImageSize, image_sizes};
 pub use inputs::{destination, is_input};
 pub use pack::PackFile;
@@ -67,7 +67,7 @@ pub use sample_reader::{
 pub use silence::{Silence, Silences};
 pub use sources::*;
 
-use ddlp_pixels::Source;
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -194,6 +194,19 @@ pub trait Dataset: Send + Sync {
         self.read(index, header, offset, &mut memory[place])
     }
 
+    /// Puts the pieces to read of a sample in pieces into `pieces`, which is empty: those of the scan groups up to a
+    /// fidelity, or all and, last, the markers. Returns the number of bytes of all pieces. Any other sample has none
+    /// ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)).
+    fn pieces(
+        &self,
+        _index: u64,
+        _header: &Header,
+        _fidelity: Option<Fidelity>,
+        _pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        Ok(0)
+    }
+
     /// Returns the bytes that [`header`](Self::header) reads for a sample; an empty range if it reads nothing.
     fn header_extent(&self, _index: u64) -> Range<u64> {
         0..0
@@ -286,6 +299,12 @@ pub trait Dataset: Send + Sync {
     /// other decoders too.
     fn decoders(&self) -> Decoders {
         Decoders::NONE
+    }
+
+    /// Returns the scan groups of samples that are stored in pieces; `None` if all samples are stored whole. A run may
+    /// have the fidelity of each of these groups.
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        None
     }
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class

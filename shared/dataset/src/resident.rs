@@ -10,10 +10,10 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile, Piece,
     ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
@@ -190,6 +190,10 @@ impl Dataset for Resident {
         self.dataset.parts()
     }
 
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
+    }
+
     fn classes(&self) -> &[String] {
         self.dataset.classes()
     }
@@ -208,6 +212,16 @@ impl Dataset for Resident {
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

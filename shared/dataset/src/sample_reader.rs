@@ -30,7 +30,9 @@ pub use times::StageTimes;
 
 use crate::forms::Unusable;
 use crate::{Dataset, Decoder, Decoders, ReadError};
-use ddlp_pixels::{CompiledPipeline, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source};
+use ddlp_pixels::{
+    CompiledPipeline, Draw, Fidelity, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source,
+};
 use fetch::Step;
 use round::Round;
 use times::Watch;
@@ -52,13 +54,15 @@ pub enum SampleError {
     OtherDecoder(Decoder),
 }
 
-/// A pipeline, and the draw for one sample.
+/// A pipeline, and the draw and the fidelity for one sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn<'p> {
     /// The pipeline.
     pub pipeline: &'p CompiledPipeline,
     /// The draw.
     pub draw: Draw,
+    /// The fidelity.
+    pub fidelity: Fidelity,
 }
 
 /// One worker's memory for planning and reading, reused from sample to sample.
@@ -113,7 +117,7 @@ impl SampleReader {
     }
 
     /// Prepares a sample into `out`: rows of RGB, 8 bits. Begins where [`fetch`](Self::fetch) has left it, by the same
-    /// draw, if the sample was `fetched`, and clears it. After an error the contents of `out` are undefined.
+    /// draw and fidelity, if the sample was `fetched`, and clears it. After an error the contents of `out` are undefined.
     ///
     /// # Panics
     ///
@@ -128,7 +132,7 @@ impl SampleReader {
     ) -> Result<Prepared, SampleError> {
         let Self { own, plan, decoders, times, read, healed, .. } = self;
         let sample = fetched.unwrap_or(own);
-        let plan = &mut SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
+        let plan = &mut SamplePlan::crop(drawn.pipeline, drawn.draw, plan).with_fidelity(drawn.fidelity);
         let mut watch = Watch::start(times.as_mut());
         let (decoders, limits, mut turn) = (*decoders, preparer.limits(), None);
         if sample.fetch.step() == Step::Begin

@@ -6,7 +6,7 @@
 use ddlp_dataset::pack::{PackFormat, PackOptions, StoredForm, pack};
 use ddlp_dataset::{Dataset, Drawn, Header, Identity, Location, ReadError, Resident, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
 use std::fs;
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
                     StoredAt { dataset, index },
                     None,
                     &mut preparer,
-                    Drawn { pipeline: &pipeline, draw },
+                    Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
                     &mut out,
                 )
                 .unwrap();

@@ -97,7 +97,7 @@ pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};
 pub use panics::silence_decoder_panics;
 pub use partial::PartialJpeg;
-pub use pieces::{NotCut, Pieces, ScanGroups};
+pub use pieces::{Fidelity, NotCut, Pieces, ScanGroups};
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use plan::{PlanMemory, SamplePlan};
 pub use prefetch::prefetch;

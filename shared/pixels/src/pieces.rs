@@ -1,5 +1,6 @@
 //! Progressive JPEGs in pieces, so that a part of the bytes gives the whole image at a lower fidelity.
 //!
+//! - `fidelity`: how many groups are read.
 //! - `groups`: scan groups, and the group of a scan.
 //! - `scans`: cuts the bytes of a progressive file.
 //!
@@ -11,9 +12,11 @@
 //! Cutting loses no image data: the coefficients of the joined file are compared with the source's. It drops what a
 //! file has behind its end marker, and the order of markers.
 
+mod fidelity;
 mod groups;
 mod scans;
 
+pub use fidelity::Fidelity;
 pub use groups::{BadScanGroups, ScanGroups};
 
 use crate::error::PixelError;
@@ -89,6 +92,22 @@ impl Pieces {
 pub fn join(groups: &[u8], markers: &[u8]) -> Vec<u8> {
     let (head, rest) = groups.split_at(if markers.is_empty() { 0 } else { end_of_color_markers(groups) });
     [head, markers, rest, &END].concat()
+}
+
+/// Bytes that [`join_in_place`] adds to the pieces.
+pub const JOINING_BYTES: usize = END.len();
+
+/// Joins pieces to a file, as [`join`] does, in the memory where they lie: `groups` bytes of the first groups, then
+/// `markers` bytes of markers, then [`JOINING_BYTES`] of room. Returns the file's length.
+///
+/// # Panics
+///
+/// If the memory is too short.
+pub fn join_in_place(memory: &mut [u8], groups: usize, markers: usize) -> usize {
+    let (end, head) = (groups + markers, end_of_color_markers(&memory[..groups]));
+    memory[head..end].rotate_right(markers);
+    memory[end..end + JOINING_BYTES].copy_from_slice(&END);
+    end + JOINING_BYTES
 }
 
 /// Returns where the segments APP0 and APP14 end that follow the start marker.

@@ -11,6 +11,7 @@ use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::orient::{stored_rect, upright_size};
 use crate::passes::PassPlan;
+use crate::pieces::Fidelity;
 use crate::row_index::RowIndex;
 
 /// Memory for a plan, which a worker reuses from sample to sample.
@@ -21,19 +22,30 @@ pub struct PlanMemory(PassPlan);
 pub struct SamplePlan<'p> {
     crop: Option<(&'p CompiledPipeline, Draw)>,
     passes: &'p mut PassPlan,
+    fidelity: Fidelity,
 }
 
 impl<'p> SamplePlan<'p> {
     /// Plans a sample for a pipeline and a draw.
     pub fn crop(pipeline: &'p CompiledPipeline, draw: Draw, memory: &'p mut PlanMemory) -> Self {
         memory.0.clear();
-        Self { crop: Some((pipeline, draw)), passes: &mut memory.0 }
+        Self { crop: Some((pipeline, draw)), passes: &mut memory.0, fidelity: Fidelity::WHOLE }
     }
 
     /// Plans to read all of a sample, in its stored orientation.
     pub fn whole(memory: &'p mut PlanMemory) -> Self {
         memory.0.clear();
-        Self { crop: None, passes: &mut memory.0 }
+        Self { crop: None, passes: &mut memory.0, fidelity: Fidelity::WHOLE }
+    }
+
+    /// Plans to read a sample that is stored in pieces with this fidelity. Default: whole.
+    pub fn with_fidelity(self, fidelity: Fidelity) -> Self {
+        Self { fidelity, ..self }
+    }
+
+    /// Returns the fidelity with which a sample that is stored in pieces is read.
+    pub fn fidelity(&self) -> Fidelity {
+        self.fidelity
     }
 
     /// Returns whether all of the sample is wanted.

@@ -27,6 +27,7 @@ mod limits;
 mod local;
 mod mixes;
 mod mixing;
+mod pieces;
 mod positions;
 mod ranges;
 mod reading;

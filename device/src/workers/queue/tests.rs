@@ -3,6 +3,7 @@ use crate::slots::{Backing, Geometry, Slots};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{Outcome, SlotLayout};
+use ddlp_pixels::Fidelity;
 use std::panic::AssertUnwindSafe;
 
 const ID: JobId = JobId(1);
@@ -19,6 +20,7 @@ fn job(id: JobId, samples: u64) -> Job {
         program: 7,
         seed: 1,
         epoch: 2,
+        fidelity: Fidelity::WHOLE,
         batch: 3,
         slot: 0,
         generation: 4,

@@ -8,7 +8,7 @@ use ddlp_dataset::Decoders;
 use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic::photo;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Fidelity, Limits, Pipeline};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +43,17 @@ pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     let id_limit = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
     let program = program_id(&DATASET, &encoded(&program(CorruptPolicy::Fail)));
-    BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, id_limit, sample_ids }
+    BatchRequest {
+        program,
+        seed: 7,
+        epoch: 3,
+        fidelity: Fidelity::WHOLE,
+        batch,
+        slot,
+        generation,
+        id_limit,
+        sample_ids,
+    }
 }
 
 /// Returns the request for a program that prepares this dataset.
@@ -54,7 +64,7 @@ pub fn of(dataset: &dyn Dataset, program: &Program, request: BatchRequest) -> Ba
 /// Returns the expected contents of a slot: records, and rows without gaps.
 pub fn expected(dataset: &dyn Dataset, program: &Program, request: &BatchRequest) -> (Vec<SampleRecord>, Vec<u8>) {
     let row_bytes = program.pipeline.output().bytes();
-    let context = EpochContext { seed: request.seed, epoch: request.epoch };
+    let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
     let mut preparer = SamplePreparer::new(program);
     let mut rows = vec![0; request.sample_ids.len() * row_bytes];
     let ids = request.sample_ids.iter().zip(rows.chunks_exact_mut(row_bytes));

@@ -88,7 +88,7 @@ impl Before<'_> {
     /// Returns whether this run may have another value of an option than the earlier run.
     fn may_differ(self, option: &str, had: &Value, given: &Value) -> bool {
         match (self, option) {
-            (Self::State(..), "epochs" | "strategy") => true,
+            (Self::State(..), "epochs" | "strategy" | "fidelity") => true,
             (Self::Plan(..), "epochs") => given.as_u64() < had.as_u64(),
             _ => false,
         }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
     use ddlp_dataset::{Dataset as _, FetchedSample, SampleReader, SampleToFetch};
-    use ddlp_pixels::CompiledPipeline;
+    use ddlp_pixels::{CompiledPipeline, Fidelity};
     use std::collections::HashSet;
     use std::fs;
     use std::ops::ControlFlow;
@@ -201,7 +201,12 @@ mod tests {
         assert!(indices * 200 <= files, "the row indices have {indices} bytes, the files {files}");
         let pipeline = CompiledPipeline::of(&Pipeline::imagenet_train()).unwrap();
         let (mut reader, draws) = (SampleReader::default(), 20);
-        let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched: FetchedSample::default() }];
+        let mut samples = [SampleToFetch {
+            index: 0,
+            draw: Draw::default(),
+            fidelity: Fidelity::WHOLE,
+            fetched: FetchedSample::default(),
+        }];
         for (index, epoch) in (0..pack.len()).flat_map(|index| (0..draws).map(move |epoch| (index, epoch))) {
             (samples[0].index, samples[0].draw) = (index, Draw { seed: 0, epoch, sample_id: index });
             reader.fetch(&pack, Limits::default(), &pipeline, &mut samples).unwrap();

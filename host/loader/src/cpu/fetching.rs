@@ -26,7 +26,7 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             samples.extend(group.iter_mut().map(|(ticket, fetched)| {
                 let context = task.epoch_context(ticket.id.epoch);
                 let (index, draw) = (stored_at(&*task.dataset, ticket.sample_id), context.draw(ticket.sample_id));
-                SampleToFetch { index, draw, fetched: std::mem::take(fetched) }
+                SampleToFetch { index, draw, fidelity: context.fidelity, fetched: std::mem::take(fetched) }
             }));
             if let Err(error) = fetcher.fetch(&*task.dataset, &mut samples) {
                 tracing::debug!(%error, "fetching ahead failed; the threads that prepare these samples will read them");

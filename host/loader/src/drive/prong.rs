@@ -261,6 +261,7 @@ impl DriveProng {
             program: link.programs[bucket],
             seed: task.seed,
             epoch: id.epoch,
+            fidelity: task.epoch_context(id.epoch).fidelity,
             batch: id.batch,
             slot,
             generation,

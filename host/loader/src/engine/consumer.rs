@@ -215,7 +215,9 @@ impl Engine {
             let pipeline = CompiledPipeline::of(&program.pipeline).ok()?;
             let mut row = vec![0; pipeline.output().bytes()];
             let sample = StoredAt { dataset, index: prepare::stored_at(dataset, sample_id) };
-            let drawn = Drawn { pipeline: &pipeline, draw: self.task.epoch_context(id.epoch).draw(sample_id) };
+            let context = self.task.epoch_context(id.epoch);
+            let (draw, fidelity) = (context.draw(sample_id), context.fidelity);
+            let drawn = Drawn { pipeline: &pipeline, draw, fidelity };
             SampleReader::default().prepare(sample, None, &mut Preparer::new(program.limits), drawn, &mut row).err()
         };
         // A decoder that panicked at this sample does so again.
@@ -223,6 +225,28 @@ impl Engine {
             Ok(Some(SampleError::Pixels(error))) if error.reason() == reason => error.to_string(),
             _ => reason.to_string(),
         }
+    }
+
+    /// Asks the program's function, if it has one, for the fidelity of the epoch that is being delivered and of the next
+    /// one, which may begin from then on. Fails if the epoch that is being delivered has no fidelity.
+    pub fn ask_fidelity(&self) -> Result<(), LoaderError> {
+        let fidelity = &self.task.fidelity;
+        if !fidelity.calls_program() {
+            return Ok(());
+        }
+        let Some(current) = self.lock().schedule.current_epoch() else { return Ok(()) };
+        fidelity.ask(current).map_err(LoaderError::Options)?;
+        let next = current + 1;
+        let answer = if next < self.task.epochs { fidelity.ask(next).map(drop) } else { Ok(()) };
+        let core = &mut *self.lock();
+        if let Err(said) = answer {
+            // The run ends when it comes to that epoch.
+            core.orders.keep(next, Err(said), Some(current));
+        }
+        if core.schedule.let_begin(next) {
+            self.wake_cpu();
+        }
+        Ok(())
     }
 
     /// Makes the order of an epoch from which prongs will claim, unless it exists, and further ones if prongs cannot

@@ -12,6 +12,7 @@ impl LoaderState {
             "class_names": self.classes,
             "pipeline": self.pipeline,
             "buckets": self.buckets,
+            "fidelity": self.fidelity,
             "batch_size": self.batch_size,
             "epochs": self.epochs,
             "strategy": word(self.strategy),
@@ -35,6 +36,7 @@ impl Plan {
         known(json!({
             "pipeline": pipeline,
             "buckets": buckets,
+            "fidelity": run.map(|run| &run.fidelity),
             "batch_size": self.batch_size,
             "epochs": self.epochs.last().and_then(|epoch| epoch.epoch.checked_add(1)),
             "strategy": run.map(|run| word(run.strategy)),
@@ -66,6 +68,7 @@ fn known(options: Value) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fidelity::Fidelities;
     use crate::options::{LoaderOptions, OptionDef, Recorded};
     use crate::order::{ChoiceRecord, LastBatch};
     use crate::plan::PlannedRun;
@@ -101,6 +104,7 @@ mod tests {
             epoch_samples: 100,
             portions: Vec::new(),
             choice: ChoiceRecord::default(),
+            fidelity: Fidelities::default(),
             batch_size: 32,
             last: LastBatch::Drop,
             strategy: Strategy::Mte,
@@ -128,6 +132,7 @@ mod tests {
                 shuffle: false,
                 portions: Vec::new(),
                 choice: ChoiceRecord::default(),
+                fidelity: Fidelities::default(),
             }),
             ..Plan::default()
         };

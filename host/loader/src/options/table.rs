@@ -5,6 +5,7 @@
 use super::definition::{Values, options};
 use super::json::{lower_case, seconds};
 use crate::drive::DriveSpec;
+use crate::fidelity::Fidelities;
 use crate::max_corrupt::MaxCorrupt;
 use crate::order::LastBatch;
 use crate::plan::Plan;
@@ -140,6 +141,21 @@ options! {
         /// reads the sizes of all images when it starts, unless the dataset is a pack, which knows them.
         buckets: Vec<Pipeline> = Vec::new(), "none, one pipeline for all samples" => values(Structure)
             .recorded().not_in_python();
+        /// How exactly images are read of a pack of pieces (`ddlp pack --format pcr`): the number of the last scan group
+        /// that is read, from 1 to 10. 10 reads everything. Numbers by epoch, such as "0:2,30:10", hold from that epoch
+        /// on.
+        fidelity: Fidelities = Fidelities::default(), "10, everything" =>
+            values(Text(r#"a number from 1 to 10, or numbers by epoch such as "0:2,30:10""#, |text| {
+                text.parse::<Fidelities>().map(drop)
+            }))
+            .recorded().flag("N|EPOCH:N,…")
+            .python("int | Mapping[int, int] | Callable[[int], int]").python_value("10").python_doc("\
+                How exactly images are read of a pack of pieces (``ddlp pack --format pcr``): the number of the last \
+                scan group that is read. 10 reads everything. A dict maps an epoch to the number that holds from that \
+                epoch on, such as ``{0: 2, 30: 10}``. Or a function that returns the number of an epoch, \
+                ``fidelity(epoch)``: the loader calls it once for each epoch, when the first batch of the epoch before \
+                is asked for.")
+            .taken(By("_fidelity.text_of"));
         /// Samples of a global batch, of all ranks together.
         batch_size: usize = 256 => whole(1, ddlp_csd::BATCH_SAMPLES_MAX as u64)
             .recorded().flag("N").flag_alias("batch");

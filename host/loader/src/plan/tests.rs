@@ -23,6 +23,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 shuffle: seed % 2 == 0,
                 portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
                 choice: ChoiceRecord { repeats: 3, indices: Some("ab".into()), ..ChoiceRecord::default() },
+                fidelity: "0:2,3:10".parse().unwrap(),
             }),
         })
     })
@@ -108,6 +109,32 @@ fn a_plan_of_version_5_has_all_samples() {
     assert_eq!((read.pipelines, read.choice, read.world), (pipelines, ChoiceRecord::default(), 2));
 }
 
+/// Reads a plan as the version before fidelities wrote it.
+#[test]
+fn a_plan_of_version_6_is_of_whole_images() {
+    let choice = ChoiceRecord { views: 2, ..ChoiceRecord::default() };
+    let portions = Vec::<Portion>::new();
+    let pipelines = vec![Pipeline::imagenet_val()];
+    let run = (Strategy::Mte, LastBatch::Pad, 1u32, 2u32, &pipelines, CorruptPolicy::Skip, false, portions, &choice);
+    let read = of_version(6, ((7u64, [3u8; 32], 16u64, 8u64, 2u32, two_batches()), Some(run))).run.unwrap();
+    assert_eq!((read.choice, read.fidelity, read.world), (choice, Fidelities::default(), 2));
+}
+
+#[test]
+fn another_fidelity_matters_in_the_epochs_of_the_plan() {
+    let of = |fidelity: &str| Plan {
+        epochs: two_batches(),
+        run: Some(PlannedRun { fidelity: fidelity.parse().unwrap(), ..in_order() }),
+        ..Plan::default()
+    };
+    let planned = of("5");
+    planned.check_is_for(&of("0:5,1:10")).unwrap();
+    let refused = planned.check_is_for(&of("10"));
+    let said = refused.unwrap_err().to_string();
+    assert_eq!(said, "plan was recorded with fidelity 5, this run has 10");
+    assert!(planned.check_is_for(&Plan { run: None, ..of("10") }).is_err(), "a plan of version 1 has whole images");
+}
+
 #[test]
 fn a_plan_of_another_choice_is_named() {
     let of = |choice| Plan { run: Some(PlannedRun { choice, ..in_order() }), ..Plan::default() };
@@ -141,6 +168,7 @@ fn in_order() -> PlannedRun {
         shuffle: false,
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
+        fidelity: Fidelities::default(),
     }
 }
 

@@ -66,7 +66,7 @@ impl Schedule {
     fn open_batch(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         let mut look_ahead = self.config.window;
         let mut at = 0;
-        while at < self.epochs.len() || self.open_epoch() {
+        while at < self.epochs.len() || self.open_ahead() {
             let epoch = &self.epochs[at];
             let suits = |candidate: &Candidate| {
                 self.is_awaited(BatchId { epoch: epoch.number, batch: candidate.batch })
@@ -313,6 +313,25 @@ mod tests {
         });
         schedule.prongs.iter_mut().for_each(|prong| prong.batch_s = Some(1.0));
         schedule
+    }
+
+    #[test]
+    fn an_epoch_begins_ahead_only_if_it_may() {
+        let mut schedule = Schedule::new(ScheduleConfig { epochs: 0..3, ..measured(0).config });
+        let mut claim = |schedule: &mut Schedule| schedule.claim(CPU, 0.0, Room::Any);
+        assert!(schedule.let_begin(0) && !schedule.let_begin(0));
+        assert_eq!([claim(&mut schedule), claim(&mut schedule)], [Some(HEAD), Some(TAIL)]);
+        assert_eq!(claim(&mut schedule), None);
+        assert!(schedule.let_begin(1));
+        let claimed = claim(&mut schedule);
+        assert_eq!(claimed, Some(BatchId { epoch: 1, batch: 0 }));
+        // Delivery goes on with the next epoch in any case.
+        for id in [HEAD, TAIL] {
+            schedule.executed(CPU, id, 1.0);
+            schedule.finished(CPU, id);
+            schedule.deliver(id, CPU);
+        }
+        assert_eq!(schedule.current_epoch(), Some(1));
     }
 
     const HEAD: BatchId = BatchId { epoch: 0, batch: 0 };

@@ -12,6 +12,7 @@ fn state() -> LoaderState {
         classes: Vec::new(),
         policy: Some(CorruptPolicy::Skip),
         epochs: 3,
+        fidelity: Fidelities::default(),
         epoch_samples: 100,
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
@@ -24,22 +25,26 @@ fn state() -> LoaderState {
     }
 }
 
+fn whole() -> RunFidelity {
+    RunFidelity::Given(Fidelities::default())
+}
+
 #[test]
 fn another_number_of_ranks_may_go_on_from_a_prefix_only() {
     let fresh = LoaderState { world: 1, delivered: vec![], ..state() };
-    assert_eq!(state().check_fits(&fresh, 10), Ok(()));
+    assert_eq!(state().check_fits(&fresh, 10, &whole()), Ok(()));
     let scattered = LoaderState { delivered: vec![0, 9], strategy: Strategy::Mte, ..state() };
-    assert!(matches!(scattered.check_fits(&fresh, 10), Err(StateError::Ranks { saved: 2, actual: 1, .. })));
+    assert!(matches!(scattered.check_fits(&fresh, 10, &whole()), Err(StateError::Ranks { saved: 2, actual: 1, .. })));
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
         let of_one_rank = LoaderState { strategy, ..state() };
-        assert!(matches!(of_one_rank.check_fits(&fresh, 10), Err(StateError::Ranks { .. })), "{strategy}");
+        assert!(matches!(of_one_rank.check_fits(&fresh, 10, &whole()), Err(StateError::Ranks { .. })), "{strategy}");
         let of_all = LoaderState { world: 1, ..of_one_rank.clone() };
         let two = LoaderState { world: 2, ..fresh.clone() };
-        assert_eq!(of_all.check_fits(&two, 10), Ok(()), "{strategy}");
+        assert_eq!(of_all.check_fits(&two, 10, &whole()), Ok(()), "{strategy}");
         let at_the_end = LoaderState { delivered: vec![], ..of_one_rank };
-        assert_eq!(at_the_end.check_fits(&fresh, 10), Ok(()), "{strategy}");
+        assert_eq!(at_the_end.check_fits(&fresh, 10, &whole()), Ok(()), "{strategy}");
     }
-    assert_eq!(scattered.check_fits(&LoaderState { world: 2, ..fresh }, 10), Ok(()));
+    assert_eq!(scattered.check_fits(&LoaderState { world: 2, ..fresh }, 10, &whole()), Ok(()));
 }
 
 #[test]
@@ -61,14 +66,14 @@ fn other_runs_and_impossible_batches_are_refused() {
         LoaderState { delivered: vec![1, 1], ..state() },
     ];
     for other in others {
-        assert!(other.check_fits(&fresh, 10).is_err(), "{other:?}");
+        assert!(other.check_fits(&fresh, 10, &whole()).is_err(), "{other:?}");
     }
 }
 
 #[test]
 fn every_difference_is_named() {
     let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
-    let message = other.check_fits(&state(), 10).unwrap_err().to_string();
+    let message = other.check_fits(&state(), 10, &whole()).unwrap_err().to_string();
     let expected =
         "with batch size 9, this run has 10; corrupt-sample policy fail, this run has skip: a run resumes only";
     assert!(message.contains(expected), "{message}");
@@ -81,9 +86,9 @@ fn a_state_without_pipeline_and_policy_is_understood() {
         "last":"Short","strategy":"Ordered","world":2,"epochs":3,"epoch":1,"delivered":[0,1,2]}"#;
     let old: LoaderState = serde_json::from_str(text).unwrap();
     assert_eq!(old, LoaderState { pipeline: None, policy: None, ..state() });
-    assert_eq!(old.check_fits(&state(), 10), Ok(()));
+    assert_eq!(old.check_fits(&state(), 10, &whole()), Ok(()));
     let other = LoaderState { program: "34".into(), ..state() };
-    assert_eq!(old.check_fits(&other, 10), Err(StateError::OtherProgram));
+    assert_eq!(old.check_fits(&other, 10, &whole()), Err(StateError::OtherProgram));
 }
 
 #[test]
@@ -92,8 +97,24 @@ fn other_weights_of_a_mix_are_named() {
         let portions = taken.map(|taken| Portion { samples: 80, taken }).to_vec();
         LoaderState { portions, ..state() }
     };
-    let refused = mix([70, 30]).check_fits(&mix([60, 40]), 10).unwrap_err().to_string();
+    let refused = mix([70, 30]).check_fits(&mix([60, 40]), 10, &whole()).unwrap_err().to_string();
     let expected =
         "with epochs of 70 of 80 samples and 30 of 80 samples, this run has 60 of 80 samples and 40 of 80 samples:";
     assert!(refused.contains(expected), "{refused}");
+}
+
+#[test]
+fn a_fidelity_may_change_between_two_epochs_alone() {
+    let of = |text: &str| RunFidelity::Given(text.parse().unwrap());
+    let saved = state().with_fidelity("0:2,1:5".parse().unwrap());
+    assert_eq!((state().version, saved.version), (STATE_VERSION, LATER_STATE_VERSION));
+    assert_eq!(saved.check_fits(&state(), 10, &of("5")), Ok(()));
+    let refused = saved.check_fits(&state(), 10, &whole()).unwrap_err().to_string();
+    assert!(refused.contains("with fidelity 5, this run has 10"), "{refused}");
+    let between = LoaderState { delivered: Vec::new(), ..saved.clone() };
+    assert_eq!(between.check_fits(&state(), 10, &whole()), Ok(()));
+    // A state of an earlier build is one of whole images.
+    assert!(state().check_fits(&state(), 10, &of("5")).is_err());
+    let text = serde_json::to_string(&saved).unwrap();
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), saved);
 }

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod facade;
+mod fidelity;
 mod fields;
 mod headspace;
 mod mixes;

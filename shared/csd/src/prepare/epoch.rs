@@ -1,7 +1,7 @@
 //! Samples of an epoch: what they have in common, where they are stored, and hints about them.
 
 use ddlp_dataset::{Dataset, Half};
-use ddlp_pixels::Draw;
+use ddlp_pixels::{Draw, Fidelity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What all samples of an epoch have in common, whichever prong prepares them.
@@ -11,6 +11,8 @@ pub struct EpochContext {
     pub seed: u64,
     /// The epoch.
     pub epoch: u32,
+    /// How exactly images are read.
+    pub fidelity: Fidelity,
 }
 
 impl EpochContext {

@@ -6,7 +6,7 @@ mod fetched;
 use super::*;
 use ddlp_dataset::{Corrupt, Header, Identity, Location, ReadError};
 use ddlp_pixels::ops::{CenterCrop, Resize};
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Fidelity, Limits, Pipeline};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -68,7 +68,7 @@ fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
         (CorruptPolicy::Skip, 4, (4, skipped)),
         (CorruptPolicy::Replace, 4, (6, replaced)),
     ];
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     for (policy, id, expected) in cases {
         let program = program(policy);
         let mut row = vec![0; program.pipeline.output().bytes()];
@@ -88,7 +88,7 @@ fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
 #[should_panic(expected = "the row has the pipeline's shape")]
 fn a_row_of_the_wrong_length_panics() {
     let program = program(CorruptPolicy::Skip);
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     let _ = SamplePreparer::new(&program).prepare(&Trapped, context, 0, &mut [0; 5]);
 }
 
@@ -151,7 +151,7 @@ fn prepare_1_of(dataset: &Holed, policy: CorruptPolicy, neighbours: u64) -> Resu
     let program = program(policy);
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).trying(neighbours);
-    preparer.prepare(dataset, EpochContext { seed: 1, epoch: 2 }, 1, &mut row)
+    preparer.prepare(dataset, EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE }, 1, &mut row)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn bytes_that_cannot_be_read_now_are_unavailable() {
     let program = program(CorruptPolicy::Skip);
     let prepare = |answer| {
         let mut row = vec![0; program.pipeline.output().bytes()];
-        let context = EpochContext { seed: 1, epoch: 2 };
+        let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
         impatient(&program).prepare(&Failing::new(answer), context, 0, &mut row)
     };
     fn refused(number: i32) -> ReadError {
@@ -355,7 +355,7 @@ fn refused_memory_says_nothing_about_the_sample() {
     for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
         let program = program(policy);
         let mut row = vec![0; program.pipeline.output().bytes()];
-        let context = EpochContext { seed: 1, epoch: 2 };
+        let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
         let refused = impatient(&program).prepare(&Vast, context, 0, &mut row);
         assert!(matches!(refused, Err(Unavailable::NoMemory { .. })), "{policy:?}: {refused:?}");
         let pipeline = Pipeline::of([Resize::to(40).into(), CenterCrop::to(32).into()]);
@@ -372,7 +372,7 @@ fn refused_memory_says_nothing_about_the_sample() {
 
 fn prepare_0_of(dataset: &Failing, preparer: &mut SamplePreparer, program: &Program) -> Option<SampleRecord> {
     let mut row = vec![0; program.pipeline.output().bytes()];
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     preparer.prepare(dataset, context, 0, &mut row).ok()
 }
 
@@ -433,7 +433,7 @@ fn a_drive_passes_over_no_neighbour_that_the_host_may_be_able_to_read() {
 fn work_that_is_over_ends_among_the_neighbours_and_while_it_waits() {
     let program = program(CorruptPolicy::Replace);
     let mut row = vec![0; program.pipeline.output().bytes()];
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     let answers: [Answer; 2] = [|_, _| Err(corrupt(CorruptReason::Truncated)), |_, _| Err(timed_out())];
     for answer in answers {
         let dataset = Failing::new(answer);

@@ -5,7 +5,7 @@ use super::fetch::{SampleFetch, Step};
 use super::{SampleReader, StoredAt};
 use crate::forms::FormNotes;
 use crate::{Dataset, ReadError};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, PixelError, SamplePlan, Source, is_large};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, PixelError, SamplePlan, Source, is_large};
 
 /// A sample as far as [`SampleReader::fetch`] has come with it; [`SampleReader::prepare`] does the rest. The memory is
 /// reused from sample to sample.
@@ -25,6 +25,8 @@ pub struct SampleToFetch {
     pub index: u64,
     /// The draw for the sample.
     pub draw: Draw,
+    /// The fidelity with which the sample is read.
+    pub fidelity: Fidelity,
     /// Memory for the sample, and then what was fetched of it.
     pub fetched: FetchedSample,
 }
@@ -48,7 +50,7 @@ impl FetchedSample {
 
     /// Judges the bytes that have been read.
     pub(super) fn came(&mut self, plan: &mut SamplePlan<'_>) {
-        self.fetch.came(self.memory.sample(), plan, &mut self.notes);
+        self.fetch.came(self.memory.sample_mut(), plan, &mut self.notes);
     }
 
     /// Opens the sample, whose bytes are all there.
@@ -62,7 +64,7 @@ impl FetchedSample {
         let (filled, more) = (self.fetch.filled(), self.fetch.wanted().bytes());
         let is_small = more > 0 && !is_large((filled as u64).saturating_add(more));
         let is_read = self.fetch.step() == Step::Read && is_small;
-        self.is_in_round = is_read && self.memory.behind(filled, more).is_ok();
+        self.is_in_round = is_read && self.memory.behind(filled, more, self.fetch.spare()).is_ok();
     }
 }
 
@@ -87,11 +89,11 @@ impl SampleReader {
         let Self { plan: memory, read: count, round, .. } = self;
         let mut fetched = Ok(());
         samples.iter_mut().for_each(|sample| sample.fetched.clear());
-        for SampleToFetch { index, draw, fetched: sample } in &mut *samples {
+        for SampleToFetch { index, draw, fidelity, fetched: sample } in &mut *samples {
             if dataset.in_memory(*index).is_some() {
                 continue;
             }
-            let plan = &mut SamplePlan::crop(pipeline, *draw, memory);
+            let plan = &mut SamplePlan::crop(pipeline, *draw, memory).with_fidelity(*fidelity);
             match (StoredAt { dataset, index: *index }).begin(&mut sample.fetch, Some(limits), plan, count) {
                 Ok(()) | Err(ReadError::Corrupt(_)) => {}
                 Err(error) => {
@@ -106,9 +108,9 @@ impl SampleReader {
                 fetched = Err(error);
                 break;
             }
-            for SampleToFetch { draw, fetched: sample, .. } in &mut *samples {
+            for SampleToFetch { draw, fidelity, fetched: sample, .. } in &mut *samples {
                 if sample.is_in_round {
-                    sample.came(&mut SamplePlan::crop(pipeline, *draw, memory));
+                    sample.came(&mut SamplePlan::crop(pipeline, *draw, memory).with_fidelity(*fidelity));
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
 use crate::{Corrupt, Header, Unavailable, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
-use ddlp_pixels::{Limits, Pipeline, RowIndex, synthetic};
+use ddlp_pixels::{Fidelity, Limits, Pipeline, RowIndex, synthetic};
 use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -117,7 +117,7 @@ impl Intact {
     }
 
     fn drawn(&self) -> Drawn<'_> {
-        Drawn { pipeline: &self.pipeline, draw: Draw::default() }
+        Drawn { pipeline: &self.pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE }
     }
 
     /// Prepares the sample by one thread.
@@ -222,7 +222,12 @@ struct Ways {
 
 impl Default for Ways {
     fn default() -> Self {
-        let sample = |index| SampleToFetch { index, draw: Draw::default(), fetched: FetchedSample::default() };
+        let sample = |index| SampleToFetch {
+            index,
+            draw: Draw::default(),
+            fidelity: Fidelity::WHOLE,
+            fetched: FetchedSample::default(),
+        };
         Self {
             reader: SampleReader::default(),
             preparer: Preparer::new(Limits::default()),

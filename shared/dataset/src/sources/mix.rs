@@ -17,9 +17,9 @@ pub(crate) use file::paths_in;
 use crate::sample::IdentityHasher;
 use crate::{
     BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    OpenError, PackFile, ReadError, Silences, Stored, Unavailable,
+    OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::Source;
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io;
@@ -255,6 +255,12 @@ impl Dataset for Mix {
         self.members.iter().map(part).collect()
     }
 
+    /// Datasets with different groups have no common fidelity but that of whole images.
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        let first = self.members.first()?.dataset.scan_groups();
+        first.filter(|_| self.datasets().all(|dataset| dataset.scan_groups() == first))
+    }
+
     fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -284,6 +290,17 @@ impl Dataset for Mix {
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         let (member, index) = self.member(index);
         member.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        let (member, index) = self.member(index);
+        member.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

@@ -5,7 +5,7 @@ use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Preparer, synthetic};
 use ddlp_test_support::page_cache::can_pass_cache;
 use memmap2::MmapOptions;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -89,7 +89,7 @@ impl Cold {
                 StoredAt { dataset: &self.pack, index },
                 None,
                 &mut preparer,
-                Drawn { pipeline: &pipeline, draw },
+                Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
                 &mut row,
             )
             .unwrap();

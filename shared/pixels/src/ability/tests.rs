@@ -109,6 +109,7 @@ fn every_built_in_sample_takes_part() {
             Source::Planar { .. } => "planar",
             Source::Image(_) => "image",
             Source::Rows(_) => "rows",
+            Source::Pieces { .. } => "pieces",
         });
     };
     for &format in Format::ALL {
@@ -120,7 +121,9 @@ fn every_built_in_sample_takes_part() {
     examples::indexed(&mut take);
     examples::rows(&mut take);
     examples::raw(3, 6, &mut take);
-    assert_eq!(kinds.split_off(kinds.len() - 4), ["planar", "indexed", "rows", "image"]);
+    examples::pieces(&mut take);
+    let of_forms = kinds.split_off(kinds.len() - 7);
+    assert_eq!(of_forms, ["planar", "indexed", "rows", "image", "pieces", "pieces", "pieces"]);
     assert!(kinds.len() >= Format::ALL.len() && kinds.iter().all(|&kind| kind == "encoded"));
 }
 

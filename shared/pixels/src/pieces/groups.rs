@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Number of scans in libjpeg's progressive script for YCbCr, by which scan groups are numbered.
-const SCANS: u8 = 10;
+pub(super) const SCANS: u8 = 10;
 
 /// The scan groups of a pack: each has the number of its last scan in libjpeg's progressive script for YCbCr, 1 to 10.
 ///

@@ -44,6 +44,12 @@ fn check(file: &[u8], pieces: &Pieces) {
     assert_eq!(orientation::of(&whole), orientation::of(file));
     assert_eq!(pieces.orientation, orientation::of(file));
     assert!(pixels(&pieces.prefix(pieces.groups())).unwrap() == expected, "markers change pixels");
+    for (groups, markers) in [(pieces.groups(), &[][..]), (pieces.groups(), pieces.markers()), (1, &[])] {
+        let groups = pieces.up_to(groups);
+        let mut memory = [groups, markers, &[0; JOINING_BYTES + 3]].concat();
+        let length = join_in_place(&mut memory, groups.len(), markers.len());
+        assert!(memory[..length] == join(groups, markers), "another file");
+    }
     for groups in 1..=pieces.groups() {
         let prefix = pieces.prefix(groups);
         assert_eq!(pixels(&prefix).unwrap().len(), expected.len());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{ChoiceRecord, LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
+use ddlp_host::{ChoiceRecord, Fidelities, LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
 use std::time::Duration;
 
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
@@ -23,6 +23,7 @@ fn state() -> LoaderState {
         epoch_samples: 100,
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
+        fidelity: Fidelities::default(),
         batch_size: 32,
         last: LastBatch::Drop,
         strategy: Strategy::Mte,
@@ -44,6 +45,7 @@ fn plan() -> Plan {
         shuffle: false,
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
+        fidelity: Fidelities::default(),
     };
     Plan {
         seed: 7,
@@ -177,4 +179,18 @@ fn the_command_fills_every_option_of_the_loader_that_it_names() {
         ..LoaderOptions::default()
     };
     assert_eq!(options, expected);
+}
+
+#[test]
+fn another_fidelity_may_follow_a_state_and_no_plan() {
+    let state = LoaderState { version: 3, fidelity: "5".parse().unwrap(), ..state() };
+    let (state_file, plan_file) = (Path::new("state.json"), Path::new("run.plan"));
+    let of = |line: &str| options(line, Before::State(&state, state_file)).unwrap().fidelity.to_string();
+    assert_eq!([of(""), of("--fidelity 0:5,2:10")], ["5", "0:5,2:10"]);
+    let mut plan = plan();
+    plan.run.as_mut().unwrap().fidelity = "0:1,1:5".parse().unwrap();
+    let of = |line: &str| options(line, Before::Plan(&plan, plan_file)).map(|options| options.fidelity.to_string());
+    assert_eq!(of(""), Ok("0:1,1:5".into()));
+    let refused = of("--fidelity 10").unwrap_err();
+    assert!(refused.contains("had --fidelity 0:1,1:5, but --fidelity 10 is given"), "{refused}");
 }

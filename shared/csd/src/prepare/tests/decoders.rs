@@ -4,7 +4,7 @@ use super::*;
 use ddlp_dataset::pack::StoredForm;
 use ddlp_dataset::{Decoder, Decoders};
 use ddlp_pixels::ops::RandomCrop;
-use ddlp_pixels::{AbilityNumber, Format};
+use ddlp_pixels::{AbilityNumber, Fidelity, Format};
 
 /// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
 /// know.
@@ -78,7 +78,7 @@ fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
     let program = Program { pipeline, ..program(policy) };
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).for_drive(agreed);
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed::default(), context, id, &mut row).unwrap().outcome)
 }
 
@@ -105,7 +105,7 @@ fn a_drive_that_cannot_judge_a_neighbour_leaves_the_replacement_to_the_host() {
 #[test]
 fn an_image_that_is_too_small_for_an_operation_is_an_error_of_the_run_on_the_host_and_left_to_it_by_a_drive() {
     let pipeline = Pipeline::of([RandomCrop::to(4096).into()]);
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
         let program = Program { pipeline: pipeline.clone(), ..program(policy) };
         let mut row = vec![0; program.pipeline.output().bytes()];
@@ -126,7 +126,7 @@ fn bytes_of_a_replaced_dataset_say_nothing_about_the_decoder() {
     let mut row = vec![0; program.pipeline.output().bytes()];
     let agreed = AgreedDecoders { decoders: Decoders::NONE, include_all_formats: false };
     for id in [0, 1, 2] {
-        let context = EpochContext { seed: 1, epoch: 2 };
+        let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
         let mut preparer = impatient(&program).for_drive(agreed);
         let prepared = preparer.prepare(&Mixed { is_replaced: true }, context, id, &mut row);
         assert!(matches!(prepared, Err(Unavailable::Gone { .. })), "{id}: {prepared:?}");
@@ -137,7 +137,7 @@ fn bytes_of_a_replaced_dataset_say_nothing_about_the_decoder() {
 fn the_host_itself_has_no_other_decoder_to_leave_samples_to() {
     let program = program(CorruptPolicy::Skip);
     let mut row = vec![0; program.pipeline.output().bytes()];
-    let context = EpochContext { seed: 1, epoch: 2 };
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
     let read = SamplePreparer::new(&program).prepare(&Mixed::default(), context, 3, &mut row);
     assert!(matches!(read, Err(Unavailable::UnknownForm { form: 9, .. })), "{read:?}");
 }

@@ -59,8 +59,13 @@ fn fetch_and_prepare(file: &'static [u8], first: fn() -> Result<(), ReadError>) 
     let pipeline = Pipeline::of([CenterCrop::to(1).into()]);
     let program = Program { pipeline, ..program(CorruptPolicy::Skip) };
     let dataset = OneFile { file, first, reads: AtomicU32::new(0) };
-    let context = EpochContext { seed: 1, epoch: 2 };
-    let mut samples = [SampleToFetch { index: 0, draw: context.draw(0), fetched: FetchedSample::default() }];
+    let context = EpochContext { seed: 1, epoch: 2, fidelity: Fidelity::WHOLE };
+    let mut samples = [SampleToFetch {
+        index: 0,
+        draw: context.draw(0),
+        fidelity: Fidelity::WHOLE,
+        fetched: FetchedSample::default(),
+    }];
     // Preparing finds out about an error.
     let _ = SampleFetcher::new(&program).fetch(&dataset, &mut samples);
     let (mut preparer, fetched, mut row) = (impatient(&program), Some(&mut samples[0].fetched), [0; 3]);

@@ -11,7 +11,8 @@ use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, Store
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{
-    CompiledPipeline, CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic,
+    CompiledPipeline, CorruptReason, Draw, Fidelity, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source,
+    synthetic,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +32,7 @@ fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> V
 
 /// A folder of one image of each layout, sequential and progressive, with and without restart markers and orientation,
 /// an arithmetically coded one, one pixel, and a PPM. Returns how many.
-fn write_all_kinds(bench: &Bench) -> u64 {
+pub(super) fn write_all_kinds(bench: &Bench) -> u64 {
     let folder = bench.path("source/class0");
     fs::remove_dir_all(bench.path("source")).unwrap();
     fs::create_dir_all(&folder).unwrap();
@@ -79,7 +80,10 @@ fn pipelines() -> [Pipeline; 4] {
 #[test]
 fn numbers_and_names_of_forms_stay() {
     let forms: BTreeMap<u8, &str> = StoredForm::ALL.iter().map(|&form| (form as u8, form.name())).collect();
-    assert_eq!(forms, BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows"), (5, "l3")]));
+    assert_eq!(
+        forms,
+        BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows"), (5, "l3"), (6, "pcr")])
+    );
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn every_form_has_the_pixels_of_the_source() {
                             StoredAt { dataset, index },
                             None,
                             &mut preparer,
-                            Drawn { pipeline: &compiled, draw },
+                            Drawn { pipeline: &compiled, draw, fidelity: Fidelity::WHOLE },
                             &mut out,
                         )
                         .unwrap(),
@@ -356,7 +360,13 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(8).into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
         SampleReader::default()
-            .prepare(StoredAt { dataset, index }, None, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+            .prepare(
+                StoredAt { dataset, index },
+                None,
+                &mut preparer,
+                Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
+                &mut out,
+            )
             .map(|_| out)
     };
     let source = open(&bench.path("source")).unwrap();
@@ -387,7 +397,7 @@ fn pixels_beyond_the_limits_are_not_read() {
             StoredAt { dataset, index: 0 },
             None,
             &mut preparer,
-            Drawn { pipeline: &pipeline, draw: Draw::default() },
+            Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE },
             &mut row,
         );
         (prepared.map(drop), reader.take_read().bytes)
@@ -428,7 +438,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
                 StoredAt { dataset: &pack, index: 0 },
                 None,
                 &mut preparer,
-                Drawn { pipeline: &pipeline, draw },
+                Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
                 &mut out_row,
             )
             .map(drop)

@@ -5,7 +5,7 @@ use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
 use crate::samples::write_folder;
 use crate::{BytesRead, Dataset, Drawn, FetchDepth, FetchedSample, SampleReader, SampleToFetch, StoredAt, open};
 use ddlp_pixels::ops::RandomResizedCrop;
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Preparer};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -72,14 +72,19 @@ fn fetch(drive: &Drive, pack: &Pack, indices: &[u64]) -> ([usize; 2], [BytesRead
     let pipeline = CompiledPipeline::of(&Pipeline::of([crop.into()])).unwrap();
     let draw = |index| Draw { seed: 3, epoch: 1, sample_id: index };
     let (mut reader, mut preparer) = (SampleReader::default(), Preparer::new(Limits::default()));
-    let to_fetch = |&index| SampleToFetch { index, draw: draw(index), fetched: FetchedSample::default() };
+    let to_fetch = |&index| SampleToFetch {
+        index,
+        draw: draw(index),
+        fidelity: Fidelity::WHOLE,
+        fetched: FetchedSample::default(),
+    };
     let mut samples: Vec<SampleToFetch> = indices.iter().map(to_fetch).collect();
     drive.take_reads();
     reader.fetch(pack, Limits::default(), &pipeline, &mut samples).unwrap();
     let (together, read_together) = (drive.take_reads(), reader.take_read());
     let mut renderer = SampleReader::default();
-    for SampleToFetch { index, draw, fetched } in &mut samples {
-        let drawn = Drawn { pipeline: &pipeline, draw: *draw };
+    for SampleToFetch { index, draw, fetched, .. } in &mut samples {
+        let drawn = Drawn { pipeline: &pipeline, draw: *draw, fidelity: Fidelity::WHOLE };
         let [mut out, mut expected] = [1, 2].map(|byte| vec![byte; pipeline.output().bytes()]);
         let sample = StoredAt { dataset: pack as &dyn Dataset, index: *index };
         renderer.prepare(sample, Some(fetched), &mut preparer, drawn, &mut out).unwrap();

@@ -7,7 +7,7 @@ use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, Store
 use ddlp_l3::{Index, Region};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Prepared, Preparer, synthetic};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PixelError, Prepared, Preparer, synthetic};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -104,7 +104,7 @@ fn prepare(
         StoredAt { dataset, index },
         None,
         &mut preparer,
-        Drawn { pipeline: &pipeline, draw },
+        Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
         &mut out,
     )?;
     Ok((prepared, out))

@@ -7,7 +7,7 @@ use crate::{Dataset, Drawn, FetchedSample, Reads, SampleReader, SampleToFetch, S
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{
-    CompiledPipeline, Draw, Limits, Pipeline, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, synthetic,
+    CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, synthetic,
 };
 use std::fs;
 use std::io;
@@ -106,7 +106,7 @@ fn prepare_by(reader: &mut SampleReader, pack: &Pack) -> Vec<u8> {
             StoredAt { dataset: pack, index: 0 },
             None,
             &mut preparer,
-            Drawn { pipeline: &pipeline(), draw: Draw::default() },
+            Drawn { pipeline: &pipeline(), draw: Draw::default(), fidelity: Fidelity::WHOLE },
             &mut out,
         )
         .unwrap();
@@ -220,13 +220,13 @@ fn one_thread_fetches_and_another_one_renders() {
     for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
         let (recorded, pack) = packed(&bench, form);
         let pipeline = pipeline();
-        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
+        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE };
         recorded.take();
         let expected = prepare(&pack);
         let read = recorded.take();
         let fetch = |fetched: FetchedSample| {
             let (index, draw) = (0, Draw::default());
-            let mut samples = [SampleToFetch { index, draw, fetched }];
+            let mut samples = [SampleToFetch { index, draw, fidelity: Fidelity::WHOLE, fetched }];
             SampleReader::default().fetch(&pack, limits, &pipeline, &mut samples).unwrap();
             let [SampleToFetch { fetched, .. }] = samples;
             fetched
@@ -277,14 +277,14 @@ fn assert_large_crops_are_left(recorded: &Recorded, pack: &Pack, sizes: &[(u32, 
     for &(size, is_fetched) in sizes {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop::to(size).into()])).unwrap();
         let fetched = FetchedSample::default();
-        let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fetched }];
+        let mut samples = [SampleToFetch { index: 0, draw: Draw::default(), fidelity: Fidelity::WHOLE, fetched }];
         recorded.take();
         SampleReader::default().fetch(pack, limits, &pipeline, &mut samples).unwrap();
         let bytes_read = || recorded.take().iter().map(|extent| extent.end - extent.start).sum::<u64>();
         let fetched = bytes_read();
         assert!(fetched < 4 << 20, "{fetched} bytes of a crop of {size}");
         let sample = StoredAt { dataset: pack as &dyn Dataset, index: 0 };
-        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
+        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE };
         let (mut out, mut preparer) = (vec![0; pipeline.output().bytes()], Preparer::new(limits));
         let fetched = Some(&mut samples[0].fetched);
         SampleReader::default().prepare(sample, fetched, &mut preparer, drawn, &mut out).unwrap();

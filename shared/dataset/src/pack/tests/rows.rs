@@ -6,7 +6,7 @@ use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, ver
 use crate::{BytesRead, Corrupt, Dataset, Drawn, Header, ReadError, Reads, SampleError, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PlanMemory, Preparer, SamplePlan, synthetic};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PlanMemory, Preparer, SamplePlan, synthetic};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -106,7 +106,7 @@ fn prepare_by(
         StoredAt { dataset, index },
         None,
         &mut preparer,
-        Drawn { pipeline: &pipeline, draw },
+        Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
         &mut out,
     )?;
     Ok((prepared, out))

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{FetchedSample, Identity, Location, ReadError};
-use ddlp_pixels::Draw;
+use ddlp_pixels::{Draw, Fidelity};
 use std::sync::Mutex;
 
 /// Bytes in a row, and the extents that are read. A read also writes behind its place, as one of whole blocks does.
@@ -22,7 +22,7 @@ impl Bytes {
             .map(|(index, extents)| {
                 let mut fetched = FetchedSample::default();
                 fetched.fetch.want(extents);
-                SampleToFetch { index, draw: Draw::default(), fetched }
+                SampleToFetch { index, draw: Draw::default(), fidelity: Fidelity::WHOLE, fetched }
             })
             .collect();
         let (mut round, mut count) = (Round::default(), BytesRead::default());

@@ -4,7 +4,7 @@ use super::{Folder, FolderError};
 use crate::samples::bytes;
 use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, Unavailable};
 use ddlp_pixels::ops::CenterCrop;
-use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PixelError, Preparer};
 use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -175,7 +175,7 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
                 StoredAt { dataset: &folder, index: 0 },
                 None,
                 &mut preparer,
-                Drawn { pipeline: &pipeline, draw: Draw::default() },
+                Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE },
                 &mut [0; 3],
             )
             .unwrap_err()
