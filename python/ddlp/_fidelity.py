@@ -57,6 +57,6 @@ def _whole(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise ConfigurationError(
-            f"{name} is {value!r}, but must be a whole number: the number of a scan group from 1 to 10, a dict of epochs "
-            "and such numbers, or a function of the epoch"
+            f"{name} is {value!r}, but must be a whole number: the number of a scan group from 1 to 10, a dict of "
+            "epochs and such numbers, or a function of the epoch"
         ) from None

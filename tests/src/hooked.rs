@@ -2,7 +2,7 @@
 
 use crate::runs::wait_until;
 use ddlp_dataset::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
     ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
@@ -248,6 +248,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        self.dataset.bundles()
     }
 
     fn scan_groups(&self) -> Option<&ScanGroups> {

@@ -8,8 +8,8 @@
 
 use crate::label_text::LabelTexts;
 use crate::{
-    BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, ReadError, Silences, Stored, Unavailable,
+    Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
+    MixPart, PackFile, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{ScanGroups, Source};
 use std::collections::HashMap;
@@ -182,6 +182,10 @@ impl Dataset for Classed {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        self.dataset.bundles()
     }
 
     fn scan_groups(&self) -> Option<&ScanGroups> {

@@ -31,3 +31,4 @@ mod positions;
 mod reading;
 mod stalls;
 mod versions;
+mod windowed;

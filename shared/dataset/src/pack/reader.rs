@@ -9,8 +9,8 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError, Silences,
-    Stored, Unavailable, inputs, sample_reader,
+    Bundles, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError,
+    Silences, Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::Format;
 use std::fs::{File, Metadata};
@@ -300,6 +300,11 @@ impl Dataset for Pack {
         };
         let intact = records.filter(|record| !matches!(record.verdict, StoredVerdict::Rejected(_)));
         intact.filter_map(decoder).collect()
+    }
+
+    /// Samples of a pack lie in the order of their indices, so any neighbours are a bundle.
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        Ok(Some(Bundles { samples: Bundles::NEIGHBOURS, indices: None }))
     }
 
     fn kind(&self) -> &'static str {
