@@ -26,7 +26,8 @@ def text_of(fidelity: Any) -> str:
     ]
     if min(by_epoch)[0] != 0:
         raise ConfigurationError(
-            f"`fidelity` has numbers for the epochs {sorted(epoch for epoch, _ in by_epoch)}, but must begin with epoch 0"
+            f"`fidelity` has numbers for the epochs {sorted(epoch for epoch, _ in by_epoch)}, but must begin with "
+            "epoch 0"
         )
     return ",".join(f"{epoch}:{number}" for epoch, number in sorted(by_epoch))
 

@@ -27,6 +27,8 @@ def pack(
     format: str = "encoded",
     jpeg: str | None = None,
     max_side: int | None = None,
+    bundle: int | None = None,
+    groups: Sequence[int] | None = None,
     kind: str | None = None,
     classes: Sequence[str] | None = None,
     force: bool = False,
@@ -46,10 +48,13 @@ def pack(
         path: The file to create, usually ending in .ddlp.
         format: "encoded" stores the image files. "raw" stores their pixels, which take several times the space and need
             no decoding. "l3" stores lossless images in the format L3, and all others as "encoded" does.
-            `ddlp pack --help` lists all formats.
+            "pcr" cuts JPEGs into pieces, of which a run with a lower fidelity reads only the first. `ddlp pack --help`
+            lists all formats.
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
         max_side: With a format that stores pixels: largest length of the longer side; larger images are shrunk to it.
+        bundle: With format="pcr": number of samples whose pieces lie side by side. Default: 1024.
+        groups: With format="pcr": the scan groups, each the number of its last scan, rising to 10. Default: 1, 2, 5, 10.
         kind: Kind of the source, as `Loader` takes it. Default: as the path and its contents say.
         classes: Names of all classes, which number those of the source in the pack, as `Loader` takes them. Default: as
             in the source.
@@ -75,13 +80,18 @@ def pack(
         "format": format,
         "jpeg": jpeg,
         "max_side": max_side,
+        "bundle": bundle,
+        "groups": None if groups is None else [whole("`groups`", group) for group in groups],
         "force": force,
         "verify": verify,
         "allow_unreadable": allow_unreadable,
         "strict": strict,
         "threads": threads,
     }
-    for name, value, most in (("max_side", max_side, 65535), ("threads", threads, 1024)):
+    for name in ("bundle", "groups"):
+        if packing[name] is not None and format != "pcr":
+            raise ConfigurationError(f'`{name}` needs format="pcr"')
+    for name, value, most in (("max_side", max_side, 65535), ("bundle", bundle, 65536), ("threads", threads, 1024)):
         if value is not None and not 0 <= whole(f"`{name}`", value) <= most:
             raise ConfigurationError(f"`{name}` is {value}, but must be 1 to {most}")
     for name in ("force", "verify", "allow_unreadable", "strict"):

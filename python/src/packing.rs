@@ -31,6 +31,8 @@ pub struct Packing {
     format: String,
     jpeg: Option<String>,
     max_side: Option<u32>,
+    bundle: Option<u32>,
+    groups: Option<Vec<i64>>,
     force: bool,
     verify: bool,
     allow_unreadable: bool,
@@ -42,9 +44,18 @@ impl Packing {
     fn options(&self) -> PyResult<PackOptions> {
         let format = PackFormat::of_options(Some(&self.format), self.jpeg.as_deref(), self.max_side);
         let format = format.map_err(|error| errors::configuration(error.to_string()))?;
+        let groups = match &self.groups {
+            None => PackOptions::default().groups,
+            Some(groups) => {
+                let numbers = groups.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+                numbers.parse().map_err(|error| errors::configuration(format!("`groups`: {error}")))?
+            }
+        };
         Ok(PackOptions {
             threads: self.threads.unwrap_or(0),
             format,
+            bundle_samples: self.bundle.unwrap_or(pack::BUNDLE_SAMPLES),
+            groups,
             overwrite: self.force,
             verify: self.verify,
             allow_unreadable: self.allow_unreadable,

@@ -3,10 +3,10 @@
 use crate::runs::wait_until;
 use ddlp_dataset::{
     Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
-    ReadError, Silences, Stored, Unavailable,
+    Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
-use ddlp_pixels::{ScanGroups, Source};
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -129,6 +129,16 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.hooks.reads(index);
         self.hooks.fails(index)?;
         self.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

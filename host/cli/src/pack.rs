@@ -10,9 +10,10 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ddlp_dataset::left_out_reason;
 use ddlp_dataset::pack::{
-    ENCODED, PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
-    StoredForm, Tally, WhyKept,
+    BUNDLE_SAMPLES, ENCODED, PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase,
+    RejectedSample, StoredForm, Tally, WhyKept,
 };
+use ddlp_pixels::ScanGroups;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -33,7 +34,8 @@ const NAMED_MAX: usize = 20;
 /// JPEGs get checkpoints, which are places at which decoding can start, so that a crop decodes little more than the
 /// pixels that it covers. For this, progressive JPEGs are rewritten without loss into a single scan. `--jpeg kept`
 /// stores files as they are in the source. `--format raw` stores pixels, which take several times the space and need no
-/// decoding.
+/// decoding. `--format pcr` cuts JPEGs into pieces without loss, so that `ddlp run --fidelity 5` reads only a part of
+/// the bytes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +43,9 @@ Examples:
   ddlp pack cifar-10-batches-bin cifar.ddlp   CIFAR-10's binary files
   ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name
   ddlp pack imagenet/train raw.ddlp --format raw --max-side 500
-                                              pixels instead of files, larger images shrunk")]
+                                              pixels instead of files, larger images shrunk
+  ddlp pack imagenet/train pcr.ddlp --format pcr
+                                              JPEGs in pieces, for runs with a lower --fidelity")]
 pub struct PackArgs {
     /// Image folder, CIFAR-10's binary files, WebDataset tar shards, a list of files (.csv), a mix of these (.toml), or
     /// another pack
@@ -58,6 +62,13 @@ pub struct PackArgs {
     /// With a --format of pixels: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N")]
     max_side: Option<u32>,
+    /// With --format pcr: samples whose pieces lie side by side, at most 65536; one bundle is held in memory [default:
+    /// 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    bundle: Option<u32>,
+    /// With --format pcr: the scan groups, each named by its last scan, with 10 as the last [default: 1,2,5,10]
+    #[arg(long, value_name = "N,...")]
+    groups: Option<ScanGroups>,
     /// Replace an existing regular file, but no link or device
     #[arg(long)]
     force: bool,
@@ -125,6 +136,10 @@ fn files(args: &PackArgs) -> Files<'_> {
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
+    for (option, is_given) in [("--bundle", args.bundle.is_some()), ("--groups", args.groups.is_some())] {
+        let pieces = StoredForm::Pcr.name();
+        anyhow::ensure!(!is_given || format.form.is_in_pieces(), "{option} needs --format {pieces}");
+    }
     files_only::check(&args.source)?;
     let source = args.opening.open(&args.source)?;
     files(args).check(&*source, &args.source)?;
@@ -135,6 +150,8 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         allow_unreadable: args.allow_unreadable,
         strict: args.strict,
         format,
+        bundle_samples: args.bundle.unwrap_or(BUNDLE_SAMPLES),
+        groups: args.groups.clone().unwrap_or_default(),
         ..PackOptions::default()
     };
     let mut progress = SampleProgress::new("packing", args.quiet);

@@ -9,9 +9,9 @@
 use crate::label_text::LabelTexts;
 use crate::{
     Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, PackFile, ReadError, Silences, Stored, Unavailable,
+    MixPart, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::{ScanGroups, Source};
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
@@ -206,6 +206,16 @@ impl Dataset for Classed {
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

@@ -44,6 +44,7 @@ impl Decoder {
         Ok(match source {
             Source::Encoded(file) => Self::File(Format::of(file)?),
             Source::Indexed { .. } => Self::Form(StoredForm::Indexed),
+            Source::Pieces { .. } => Self::Form(StoredForm::Pcr),
             Source::Planar { .. } => Self::Form(StoredForm::Planar),
             Source::Rows(_) => Self::Form(StoredForm::Rows),
             Source::Image(image) => match StoredForm::of_code(image.form) {
@@ -105,7 +106,7 @@ pub fn abilities() -> &'static [Ability] {
                 let own = Ability::of_form(form as u8, |take| form.examples(take));
                 // Forms that hold files hold JPEGs. If a detail is damaged, the sample is decoded as a file, so the
                 // ability includes the JPEG decoder's.
-                Some(files.filter(|_| form.is_file()).map_or(own, |files| own.and(files)))
+                Some(files.filter(|_| form.is_file() || form.is_in_pieces()).map_or(own, |files| own.and(files)))
             }
         }));
         abilities

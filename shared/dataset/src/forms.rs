@@ -6,6 +6,7 @@ mod form;
 mod indexed;
 mod kept;
 mod l3;
+mod pcr;
 mod planar;
 mod raw;
 mod rows;
@@ -13,6 +14,7 @@ mod rows;
 pub(crate) use dispatch::FormNotes;
 pub use form::PackOption;
 pub(crate) use form::{Holds, Unusable, check_bytes};
+pub(crate) use pcr::check_pieces;
 pub(crate) use planar::store_planes;
 #[cfg(test)]
 pub(crate) use raw::GROUPS;
@@ -33,6 +35,9 @@ macro_rules! with_forms {
             3 raw Raw,
             /// The pixels of a lossless image in L3, of which a crop reads and decodes only its patches.
             5 l3 L3,
+            /// The pieces of a progressive JPEG with the source's coefficients, one for each scan group, of which a run
+            /// with a lower fidelity reads only the first ones.
+            6 pcr Pcr,
             /// 8-bit RGB in three planes.
             1 planar Planar,
         }

@@ -4,6 +4,15 @@ use crate::forms::StoredForm;
 use ddlp_pixels::{FormDecoder, FormImage, Source};
 use std::ops::Range;
 
+/// A piece of a sample whose bytes lie apart: those of one scan group, or the markers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The piece's bytes, counted as the header counts them.
+    pub extent: Range<u64>,
+    /// CRC32C of these bytes.
+    pub crc32c: u32,
+}
+
 /// What is known of a sample before any of its bytes are read. Ranges count bytes from wherever the source counts: the
 /// beginning of the sample's file, or that of the file that holds many samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,11 +21,12 @@ pub struct Header {
     pub form: StoredForm,
     /// Width and height of the image, 0 where unknown.
     pub size: (u32, u32),
-    /// EXIF orientation of a decoded sample, 1 to 8; in other forms 1, since their files contain the orientation.
+    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain the
+    /// orientation.
     pub orientation: u8,
     /// Whether the source's image of a decoded sample was larger.
     pub was_shrunk: bool,
-    /// The sample's bytes.
+    /// The sample's bytes; of a sample in pieces, the first piece.
     pub bytes: Range<u64>,
     /// CRC32C of these bytes, if the source has one.
     pub crc32c: Option<u32>,

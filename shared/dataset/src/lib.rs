@@ -55,7 +55,7 @@ pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fields::{FieldTable, FieldsError, SampleFields};
-pub use header::Header;
+pub use header::{Header, Piece};
 pub use image_sizes::{ImageSize, image_sizes};
 pub use inputs::{destination, is_input};
 pub use pack::PackFile;
@@ -69,7 +69,7 @@ pub use sample_reader::{
 pub use silence::{Silence, Silences};
 pub use sources::*;
 
-use ddlp_pixels::{ScanGroups, Source};
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -194,6 +194,19 @@ pub trait Dataset: Send + Sync {
         place: Range<usize>,
     ) -> Result<(), ReadError> {
         self.read(index, header, offset, &mut memory[place])
+    }
+
+    /// Puts the pieces to read of a sample in pieces ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)) into
+    /// `pieces`, which is empty: those of the scan groups up to a fidelity, or all and, last, the markers. Returns the
+    /// number of bytes of all pieces. Any other sample has none.
+    fn pieces(
+        &self,
+        _index: u64,
+        _header: &Header,
+        _fidelity: Option<Fidelity>,
+        _pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        Ok(0)
     }
 
     /// Returns the bytes that [`header`](Self::header) reads for a sample; an empty range if it reads nothing.

@@ -11,8 +11,11 @@
 //! refuses an unknown section that is marked as required, and skips any other unknown section.
 
 mod broken;
+mod bundles;
+mod bundling;
 mod chunks;
 mod contents;
+mod dealt;
 mod direct;
 mod file;
 mod format;
@@ -37,7 +40,7 @@ pub use crate::forms::{PackOption, StoredForm};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, IndexPart, MAGIC};
-pub use options::{ENCODED, PackFormat, PackOptionError, PackOptions};
+pub use options::{BUNDLE_SAMPLES, ENCODED, PackFormat, PackOptionError, PackOptions};
 pub use reader::Pack;
 pub use record::{IndexRecord, StoredVerdict};
 pub use report::{

@@ -11,9 +11,9 @@
 use crate::forms::StoredForm;
 use crate::{
     Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
-    ReadError, Silences, Stored, Unavailable,
+    Piece, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::{ScanGroups, Source};
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
@@ -216,6 +216,16 @@ impl Dataset for Resident {
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        self.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

@@ -94,6 +94,22 @@ pub fn join(groups: &[u8], markers: &[u8]) -> Vec<u8> {
     [head, markers, rest, &END].concat()
 }
 
+/// Bytes that [`join_in_place`] adds to the pieces.
+pub const JOINING_BYTES: usize = END.len();
+
+/// Joins pieces to a file, as [`join`] does, in the memory where they lie: `groups` bytes of the first groups, then
+/// `markers` bytes of markers, then [`JOINING_BYTES`] of room. Returns the file's length.
+///
+/// # Panics
+///
+/// If the memory is too short.
+pub fn join_in_place(memory: &mut [u8], groups: usize, markers: usize) -> usize {
+    let (end, head) = (groups + markers, end_of_color_markers(&memory[..groups]));
+    memory[head..end].rotate_right(markers);
+    memory[end..end + JOINING_BYTES].copy_from_slice(&END);
+    end + JOINING_BYTES
+}
+
 /// Returns where the segments APP0 and APP14 end that follow the start marker.
 fn end_of_color_markers(bytes: &[u8]) -> usize {
     let mut at = 2;

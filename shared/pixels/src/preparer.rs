@@ -214,6 +214,7 @@ impl Preparer {
                 let are_good = jpeg.read_checkpoints(file, checkpoints, limits);
                 return jpeg.decode(file, are_good, limits, band, &mut run);
             }
+            Source::Pieces { file, .. } => return jpeg.decode(file, false, limits, band, &mut run),
             Source::Encoded(file) => match Format::of(file)? {
                 Format::Jpeg => return jpeg.decode(file, false, limits, band, &mut run),
                 format => {

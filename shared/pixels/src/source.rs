@@ -18,6 +18,13 @@ pub enum Source<'a> {
         /// the file is decoded without them.
         checkpoints: &'a [u8],
     },
+    /// A JPEG of the first pieces of scan groups ([`Pieces`](crate::Pieces)), whose markers were not read.
+    Pieces {
+        /// The pieces, joined to a file.
+        file: &'a [u8],
+        /// EXIF orientation of the image, 1 to 8; 1 is upright.
+        orientation: u8,
+    },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
     Planar {
         /// Width in columns.
@@ -38,6 +45,7 @@ impl Source<'_> {
     pub(crate) fn orientation(&self) -> u8 {
         match self {
             Self::Encoded(file) | Self::Indexed { file, .. } => orientation::of(file),
+            Self::Pieces { orientation, .. } => *orientation,
             Self::Planar { .. } => 1,
             Self::Image(image) => image.orientation,
             Self::Rows(jpeg) => jpeg.index.orientation(),

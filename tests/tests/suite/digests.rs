@@ -72,6 +72,7 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
             ("indexed.ddlp", PackFormat::of(StoredForm::Indexed)),
             ("raw.ddlp", PackFormat::of(StoredForm::Raw)),
             ("rows.ddlp", PackFormat::of(StoredForm::Rows)),
+            ("pcr.ddlp", PackFormat::of(StoredForm::Pcr)),
         ];
         for (name, format) in formats {
             let pack = photos.pack_as(name, format);

@@ -27,6 +27,7 @@ mod local;
 mod mixes;
 mod mixing;
 mod per_sample;
+mod pieces;
 mod positions;
 mod reading;
 mod stalls;

@@ -17,12 +17,13 @@ fn abilities_of_forms_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 5] = [
+const EXPECTED: [&str; 6] = [
     "0301 dc330cdb89a60d8b the decoder of the form planar",
     "0302 986aa2318583e4e8 the decoder of the form indexed",
     "0303 f7b5b42a4f2b7e0f the decoder of the form raw",
     "0304 461944c873afcd9b the decoder of the form rows",
     "0305 7804d505d64cdceb the decoder of the form l3",
+    "0306 26bc103904dd69c7 the decoder of the form pcr",
 ];
 
 #[test]

@@ -41,6 +41,16 @@ macro_rules! dispatch {
                 matches!(self.holds(), Holds::Files(_))
             }
 
+            /// Returns whether a sample's bytes are pixels, decoded or in planes.
+            pub(crate) const fn is_pixels(self) -> bool {
+                matches!(self.holds(), Holds::Planes | Holds::Pixels(_))
+            }
+
+            /// Returns whether a sample is a file that is stored in pieces.
+            pub const fn is_in_pieces(self) -> bool {
+                matches!(self.holds(), Holds::Pieces(_))
+            }
+
             /// Returns whether the form holds the pixels of decoded images.
             pub const fn is_decoded(self) -> bool {
                 matches!(self.holds(), Holds::Pixels(_))

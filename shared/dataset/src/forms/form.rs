@@ -97,6 +97,8 @@ pub(super) trait Form {
 pub(crate) enum Holds {
     /// Whole files, which give the same pixels without the detail. The function gets intact or repaired files.
     Files(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
+    /// JPEGs in pieces, which lie apart ([`Piece`](crate::Piece)). The record has the orientation.
+    Pieces(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
     /// Three planes, which `pack` stores as the source has them.
     Planes,
     /// Pixels that `pack` decodes. The record then has the orientation, the pack may be read past the page cache, and
@@ -114,13 +116,13 @@ pub(crate) enum Unusable {
         /// The CRC32C of the bytes.
         computed: u32,
     },
-    /// The checksum of the sample's detail is wrong.
+    /// The checksum of the sample's detail, or of one of its pieces, is wrong.
     Detail {
-        /// The detail's extent.
+        /// The extent of the detail or the piece.
         extent: Range<u64>,
         /// The CRC32C that the source has.
         stored: u32,
-        /// The CRC32C of the detail.
+        /// The CRC32C of the bytes.
         computed: u32,
     },
     /// These bytes are not enough, or damaged: the whole file is needed.

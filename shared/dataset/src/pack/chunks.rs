@@ -4,10 +4,9 @@
 //! between claim and hand-over exceed a budget. The chunk that the consumer waits for is therefore always claimed
 //! already, so the work cannot stall.
 
-use super::options::PackFormat;
+use super::options::{PackFormat, PackOptions};
 use super::storing::{Fault, StoredSample, Storing};
 use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
-use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -55,16 +54,16 @@ pub(super) enum Event {
 pub(super) fn store_all<E: From<io::Error>>(
     source: &dyn Dataset,
     threads: usize,
-    (format, limits): (PackFormat, Limits),
+    options: &PackOptions,
     mut consume: impl FnMut(Event) -> Result<(), E>,
 ) -> Result<(), E> {
     let threads = threads.max(1);
-    let claims = Claims::new(source, format, threads * IN_FLIGHT_CHUNKS);
+    let claims = Claims::new(source, options.format, threads * IN_FLIGHT_CHUNKS);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         parallel::spawn(scope, threads, || {
             let (claims, sender) = (&claims, sender.clone());
-            let storing = Storing::new(format, limits, source.export().is_some());
+            let storing = Storing::new(options, source.export().is_some());
             move || work(claims, storing, &sender)
         })?;
         drop(sender);

@@ -120,13 +120,22 @@ pub enum IndexPart {
     Names,
     /// The names of the classes.
     Classes,
+    /// The bundles of a pack whose samples are in pieces.
+    Bundles,
+    /// The places and checksums of pieces.
+    Pieces,
+    /// The positions of samples in bundles.
+    Positions,
     /// A section that this program does not know, by its number.
     Unknown(u32),
 }
 
 impl IndexPart {
-    pub(super) const KNOWN: [IndexPart; 4] =
+    /// The sections of every pack.
+    pub(super) const OF_ALL: [IndexPart; 4] =
         [IndexPart::Records, IndexPart::Labels, IndexPart::Names, IndexPart::Classes];
+    /// The sections of a pack whose samples are in pieces.
+    pub(super) const OF_PIECES: [IndexPart; 3] = [IndexPart::Bundles, IndexPart::Pieces, IndexPart::Positions];
 
     pub(super) fn code(self) -> u32 {
         match self {
@@ -135,12 +144,16 @@ impl IndexPart {
             IndexPart::Labels => 2,
             IndexPart::Names => 3,
             IndexPart::Classes => 4,
+            IndexPart::Bundles => 5,
+            IndexPart::Pieces => 6,
+            IndexPart::Positions => 7,
             IndexPart::Unknown(code) => code,
         }
     }
 
     pub(super) fn from_code(code: u32) -> Self {
-        IndexPart::KNOWN.into_iter().find(|part| part.code() == code).unwrap_or(IndexPart::Unknown(code))
+        let mut known = IndexPart::OF_ALL.into_iter().chain(IndexPart::OF_PIECES);
+        known.find(|part| part.code() == code).unwrap_or(IndexPart::Unknown(code))
     }
 }
 
@@ -152,6 +165,9 @@ impl std::fmt::Display for IndexPart {
             IndexPart::Labels => f.write_str("labels section"),
             IndexPart::Names => f.write_str("names section"),
             IndexPart::Classes => f.write_str("classes section"),
+            IndexPart::Bundles => f.write_str("bundles section"),
+            IndexPart::Pieces => f.write_str("pieces section"),
+            IndexPart::Positions => f.write_str("positions section"),
             IndexPart::Unknown(code) => write!(f, "section {code}"),
         }
     }

@@ -1,7 +1,7 @@
 //! Options of `pack`.
 
 use crate::forms::{PackOption, StoredForm};
-use ddlp_pixels::Limits;
+use ddlp_pixels::{Limits, ScanGroups};
 use std::ops::RangeInclusive;
 
 /// Value of the option `format` for files.
@@ -44,18 +44,22 @@ impl PackFormat {
         };
         let jpeg = jpeg.map(|jpeg| form_of("jpeg", jpeg)).transpose()?;
         match (pixels, jpeg, max_side) {
+            (Some(form), Some(_), _) if form.is_in_pieces() => {
+                wrong(format!("`jpeg` and `format=\"{}\"` both say how JPEGs are stored: choose one", form.name()))
+            }
             (Some(form), Some(_), _) => {
                 wrong(format!("`jpeg` says how files are stored, but `format=\"{}\"` stores no files", form.name()))
             }
             (_, _, Some(side)) if !SIDES.contains(&side) => {
                 wrong(format!("`max_side` is {side}, but must be {} to {}", SIDES.start(), SIDES.end()))
             }
-            (Some(form), None, max_side) => Ok(Self { form, max_side }),
-            (None, _, Some(_)) => {
-                let formats = names_of("format").map(|name| format!("`format=\"{name}\"`")).collect::<Vec<_>>();
+            (Some(form), None, max_side) if max_side.is_none() || form.is_decoded() => Ok(Self { form, max_side }),
+            (_, _, Some(_)) => {
+                let formats = StoredForm::ALL.iter().filter(|form| form.is_decoded()).map(|form| form.name());
+                let formats = formats.map(|name| format!("`format=\"{name}\"`")).collect::<Vec<_>>();
                 wrong(format!("`max_side` shrinks pixels: it needs {}", formats.join(" or ")))
             }
-            (None, jpeg, None) => Ok(jpeg.map_or_else(Self::default, Self::of)),
+            (_, jpeg, None) => Ok(jpeg.map_or_else(Self::default, Self::of)),
         }
     }
 }
@@ -95,13 +99,20 @@ fn names_of(option: &str) -> impl Iterator<Item = &'static str> {
     StoredForm::ALL.iter().filter(of_option).map(|form| form.name())
 }
 
+/// Samples of a bundle, if nothing else is asked for.
+pub const BUNDLE_SAMPLES: u32 = 1024;
+
 /// Options for packing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PackOptions {
     /// Threads that read and decode; 0 means one per core.
     pub threads: usize,
     /// How samples are to be stored.
     pub format: PackFormat,
+    /// In the form of pieces: samples of a bundle, 1 to 65 536. One bundle is held in memory while it is packed.
+    pub bundle_samples: u32,
+    /// In the form of pieces: the scan groups.
+    pub groups: ScanGroups,
     /// Whether to replace an existing file.
     pub overwrite: bool,
     /// Whether to verify the whole file before it gets its name.
@@ -114,14 +125,32 @@ pub struct PackOptions {
     pub limits: Limits,
 }
 
+impl Default for PackOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            format: PackFormat::default(),
+            bundle_samples: BUNDLE_SAMPLES,
+            groups: ScanGroups::default(),
+            overwrite: false,
+            verify: false,
+            allow_unreadable: false,
+            strict: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Messages list the formats as `"raw"`, and as options with that value.
+    /// Messages list the formats as `"raw"`, and those of pixels as options with that value.
     fn formats() -> [String; 2] {
-        let of = |spelled: fn(&str) -> String| names_of("format").map(spelled).collect::<Vec<_>>();
-        [of(|name| format!("\"{name}\"")).join(", "), of(|name| format!("`format=\"{name}\"`")).join(" or ")]
+        let values = names_of("format").map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
+        let of_pixels = StoredForm::ALL.iter().filter(|form| form.is_decoded());
+        let options = of_pixels.map(|form| format!("`format=\"{}\"`", form.name())).collect::<Vec<_>>();
+        [values.join(", "), options.join(" or ")]
     }
 
     #[test]
@@ -132,6 +161,7 @@ mod tests {
         let no_format = |name: &str| format!("`format` is \"{name}\", but must be one of \"encoded\", {values}");
         let no_jpeg = |name: &str| format!("`jpeg` is \"{name}\", but must be one of \"kept\", \"rows\", \"indexed\"");
         let no_files = "`jpeg` says how files are stored, but `format=\"raw\"` stores no files".to_owned();
+        let no_two = "`jpeg` and `format=\"pcr\"` both say how JPEGs are stored: choose one".to_owned();
         let no_pixels = format!("`max_side` shrinks pixels: it needs {options}");
         let no_side = |side: u32| format!("`max_side` is {side}, but must be 1 to 65535");
         for (format, jpeg, max_side, expected) in [
@@ -146,6 +176,9 @@ mod tests {
             (None, Some("raw"), None, Err(no_jpeg("raw"))),
             (Some("raw"), Some("png"), None, Err(no_jpeg("png"))),
             (Some("raw"), Some("kept"), None, Err(no_files)),
+            (Some("pcr"), None, None, Ok(PackFormat::of(StoredForm::Pcr))),
+            (Some("pcr"), Some("kept"), None, Err(no_two)),
+            (Some("pcr"), None, Some(9), Err(no_pixels.clone())),
             (None, None, Some(9), Err(no_pixels.clone())),
             (None, Some("kept"), Some(9), Err(no_pixels)),
             (Some("raw"), None, Some(0), Err(no_side(0))),

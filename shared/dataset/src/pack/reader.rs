@@ -1,5 +1,6 @@
 //! Reading samples from a pack.
 
+use super::bundles::{Bundles, check_record};
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
 use super::format::{FormatError, IndexPart, RECORD_BYTES};
@@ -9,10 +10,10 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Bundles, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, ReadError,
-    Silences, Stored, Unavailable, inputs, sample_reader,
+    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
+    SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
 };
-use ddlp_pixels::Format;
+use ddlp_pixels::{Fidelity, Format, ScanGroups};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
@@ -49,6 +50,8 @@ pub struct Pack {
     pub(super) index: Index,
     labels: Labels,
     classes: Vec<String>,
+    /// The bundles of a pack whose samples are in pieces.
+    pub(super) bundles: Option<Bundles>,
     /// The records, if they stay in memory.
     pub(super) records: Option<Records>,
 }
@@ -76,14 +79,15 @@ impl Pack {
         let labels = read_labels(&index)?;
         let classes = read_classes(&index)?;
         let samples = index.layout.samples;
+        let bundles = if index.has_bundles() { Some(Bundles::read(&index)?) } else { None };
         let records = if samples <= WHOLE_RECORDS_MAX {
-            Some(Records::read(&index)?)
+            Some(Records::read(&index, bundles.as_ref())?)
         } else if samples <= KEPT_RECORDS_MAX {
-            unless_damaged(Records::read(&index))?
+            unless_damaged(Records::read(&index, bundles.as_ref()))?
         } else {
             None
         };
-        let pack = Self { index, labels, classes, records };
+        let pack = Self { index, labels, classes, bundles, records };
         if pack.layout().data_bytes / pack.layout().samples >= ANNOUNCED_BYTES_MIN {
             pack.index.file.expect_random();
         }
@@ -165,7 +169,11 @@ impl Dataset for Pack {
     fn location(&self, index: u64) -> Location {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         match self.short_record(index) {
-            Ok(record) => self.index.location(record.bytes()),
+            Ok(record) => {
+                let (bytes, bundles) = (record.bytes(), self.bundles.as_ref().filter(|_| record.form.is_in_pieces()));
+                let length = bundles.map_or(bytes.end - bytes.start, |bundles| bundles.sample_bytes(index));
+                self.index.location(bytes.start..bytes.start + length)
+            }
             Err(_) => Location { file: self.index.file.path().to_owned(), offset: 0, length: 0 },
         }
     }
@@ -181,6 +189,47 @@ impl Dataset for Pack {
             return Err(Corrupt::Rejected { name: self.name(index), location, reason }.into());
         }
         Ok(record.header())
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        let Some(bundles) = &self.bundles else { return Ok(0) };
+        if !header.form.is_in_pieces() {
+            return Ok(0);
+        }
+        if self.records.is_none() {
+            // Records that stay in memory have been checked.
+            let record = self.record(index)?;
+            let checked = check_record(Some(bundles), index, &record);
+            checked.map_err(|problem| self.bad_record(index, problem.into()))?;
+        }
+        let groups = bundles.groups().numbers();
+        // The first group is always read, and the markers only with everything.
+        let read = |at: usize| {
+            let group = groups.get(at);
+            fidelity.is_none_or(|fidelity| at == 0 || group.is_some_and(|&group| group <= fidelity.number()))
+        };
+        let mut bytes = 0;
+        for (at, piece) in bundles.pieces(index).enumerate() {
+            bytes += piece.extent.end - piece.extent.start;
+            if read(at) {
+                pieces.push(piece);
+            }
+        }
+        if bytes > SAMPLE_BYTES_MAX {
+            let problem = format!("its pieces have {bytes} bytes, at most {SAMPLE_BYTES_MAX} are possible");
+            return Err(self.bad_record(index, problem.into()));
+        }
+        Ok(bytes)
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.bundles.as_ref().map(Bundles::groups)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
@@ -302,9 +351,10 @@ impl Dataset for Pack {
         intact.filter_map(decoder).collect()
     }
 
-    /// Samples of a pack lie in the order of their indices, so any neighbours are a bundle.
-    fn bundles(&self) -> io::Result<Option<Bundles>> {
-        Ok(Some(Bundles { samples: Bundles::NEIGHBOURS, indices: None }))
+    /// Samples that are not in pieces lie in the order of their indices, so any neighbours are a bundle.
+    fn bundles(&self) -> io::Result<Option<crate::Bundles>> {
+        let neighbours = crate::Bundles { samples: crate::Bundles::NEIGHBOURS, indices: None };
+        self.bundles.as_ref().map_or(Ok(neighbours), Bundles::in_order).map(Some)
     }
 
     fn kind(&self) -> &'static str {

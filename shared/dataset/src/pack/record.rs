@@ -28,7 +28,7 @@ pub enum StoredVerdict {
 /// One sample's entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexRecord {
-    /// First byte of the sample in the file.
+    /// First byte of the sample in the file; of a sample in pieces, that of the first piece, as are length and checksum.
     pub offset: u64,
     /// Number of the sample's bytes.
     pub length: u32,
@@ -52,7 +52,8 @@ pub struct IndexRecord {
     pub detail_length: u32,
     /// CRC32C of the detail.
     pub detail_crc32c: u32,
-    /// EXIF orientation of a decoded sample, 1 to 8; in other forms 1, since their files contain the orientation.
+    /// EXIF orientation of a sample that is decoded or in pieces, 1 to 8; in other forms 1, since their files contain the
+    /// orientation.
     pub orientation: u8,
     /// Whether the source's image of a decoded sample was larger.
     pub was_shrunk: bool,
@@ -98,7 +99,7 @@ struct DiskRecord {
     form: u8,
     verdict: u8,
     reason: u8,
-    /// EXIF orientation and [`FLAG_SHRUNK`] of a decoded sample.
+    /// EXIF orientation and [`FLAG_SHRUNK`] of a decoded sample, or the orientation of one in pieces.
     flags: u8,
     name_length: U32,
     name_offset: U64,
@@ -151,7 +152,7 @@ impl IndexRecord {
         disk.width = self.width.into();
         disk.height = self.height.into();
         disk.form = self.form as u8;
-        if self.form.is_decoded() {
+        if has_orientation(self.form) {
             disk.flags = self.orientation | if self.was_shrunk { FLAG_SHRUNK } else { 0 };
         }
         if self.detail_length > 0 {
@@ -198,10 +199,10 @@ impl IndexRecord {
         let has_detail = form.detail().is_some();
         let is_detail_zero =
             (disk.detail_offset.get(), disk.detail_length.get(), disk.detail_crc32c.get()) == (0, 0, 0);
-        if (!has_detail && !is_detail_zero) || (!form.is_decoded() && disk.flags != 0) {
+        if (!has_detail && !is_detail_zero) || (!has_orientation(form) && disk.flags != 0) {
             return Err("fields that must be 0 are not".to_owned());
         }
-        let (orientation, was_shrunk) = match form.is_decoded() {
+        let (orientation, was_shrunk) = match has_orientation(form) {
             true => (disk.flags & !FLAG_SHRUNK, disk.flags & FLAG_SHRUNK != 0),
             false => (1, false),
         };
@@ -253,6 +254,11 @@ impl IndexRecord {
         }
         self.form.check(self)
     }
+}
+
+/// Returns whether records of this form have the orientation of the image.
+fn has_orientation(form: StoredForm) -> bool {
+    form.is_decoded() || form.is_in_pieces()
 }
 
 fn unseal(bytes: &[u8; RECORD_BYTES]) -> u32 {

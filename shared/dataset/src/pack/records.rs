@@ -1,5 +1,6 @@
 //! The records of a pack in memory, in a short form: 36 bytes instead of 64, without the samples' names.
 
+use super::bundles::{Bundles, check_record};
 use super::format::{FormatError, IndexPart, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
@@ -72,9 +73,11 @@ impl ShortRecord {
 pub(super) struct Records(Vec<ShortRecord>);
 
 impl Records {
-    /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap.
-    pub(super) fn read(index: &Index) -> Result<Self, FormatError> {
-        let new = || RecordsReading { index, records: Vec::new(), free: index.layout.data_offset, problem: None };
+    /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap, or
+    /// lie where the bundles say.
+    pub(super) fn read(index: &Index, bundles: Option<&Bundles>) -> Result<Self, FormatError> {
+        let new =
+            || RecordsReading { index, bundles, records: Vec::new(), free: index.layout.data_offset, problem: None };
         let reading = index.read_section(IndexPart::Records, new, |reading, piece| {
             reading.records.try_reserve_exact(index.layout.samples as usize - reading.records.len())?;
             piece.as_chunks().0.iter().for_each(|record| reading.take(record));
@@ -101,6 +104,7 @@ impl Records {
 /// Records that are being read.
 struct RecordsReading<'i> {
     index: &'i Index,
+    bundles: Option<&'i Bundles>,
     records: Vec<ShortRecord>,
     /// End of the sample before.
     free: u64,
@@ -127,8 +131,9 @@ impl RecordsReading<'_> {
             RecordProblem::Damaged(problem) => malformed(problem),
             RecordProblem::Unreadable(source) => FormatError::Io { path: path(), source },
         })?;
+        check_record(self.bundles, sample, &record).map_err(malformed)?;
         let extent = record.extent();
-        if extent.start < self.free {
+        if self.bundles.is_none() && extent.start < self.free {
             return Err(malformed(format!("its bytes at {} overlap what ends at {}", extent.start, self.free)));
         }
         self.free = extent.end;

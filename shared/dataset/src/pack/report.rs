@@ -1,10 +1,11 @@
 //! Interface of `pack`: progress, summary, errors.
 
 use super::broken::Broken;
+use super::bundles::{self, BUNDLE_SAMPLES_MAX};
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use crate::forms::StoredForm;
 use crate::{CLASSES_MAX, Identity};
-use ddlp_pixels::{CorruptReason, NotIndexed};
+use ddlp_pixels::{CorruptReason, NotCut, NotIndexed};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -24,6 +25,8 @@ pub enum WhyKept {
     Repaired,
     /// Decoding cannot start in the middle of the file, for this reason.
     NotIndexed(NotIndexed),
+    /// The file cannot be cut into pieces, for this reason.
+    NotCut(NotCut),
     /// The sample has no pixels to store, for this reason.
     NotDecoded(CorruptReason),
     /// The requested form does not hold pixels of files like this one, for this reason.
@@ -36,6 +39,7 @@ impl fmt::Display for WhyKept {
             Self::AskedFor => f.write_str("asked for"),
             Self::Repaired => f.write_str("repaired"),
             Self::NotIndexed(why) => why.fmt(f),
+            Self::NotCut(why) => why.fmt(f),
             Self::NotDecoded(reason) => reason.fmt(f),
             Self::Misfit(reason) => f.write_str(reason),
         }
@@ -259,6 +263,29 @@ pub enum PackError {
         /// The operating system's error.
         #[source]
         source: io::Error,
+    },
+    /// A bundle has no samples, or too many.
+    #[error("a bundle of {samples} samples is not possible: choose 1 to {BUNDLE_SAMPLES_MAX}")]
+    BundleSize {
+        /// Samples of a bundle.
+        samples: u32,
+    },
+    /// A bundle's pieces of a scan group need too many bytes.
+    #[error(
+        "a bundle of {samples} samples needs 4 GiB or more for {}: choose a smaller bundle",
+        match group { 0 => "markers".to_owned(), group => format!("scan group {group}") }
+    )]
+    BundleTooLarge {
+        /// Samples of a bundle.
+        samples: u32,
+        /// Number of the scan group, 0 for the markers.
+        group: u8,
+    },
+    /// The source has more samples than a pack of pieces can hold.
+    #[error("the source has {samples} samples, a pack of pieces can hold {}", bundles::SAMPLES_MAX)]
+    TooManyInPieces {
+        /// Samples of the source.
+        samples: u64,
     },
     /// A sample's name is longer than an index can hold.
     #[error("the name of sample {index} has {bytes} bytes, at most {NAME_BYTES_MAX} are possible")]

@@ -63,7 +63,7 @@ impl<'f> SectionWriter<'f> {
     }
 }
 
-/// Returns the identity of a pack: a digest over the digests of its sections, in the order of [`IndexPart::KNOWN`].
+/// Returns the identity of a pack: a digest over the digests of its sections, in the order of their numbers.
 pub(super) fn pack_identity(digests: impl IntoIterator<Item = [u8; 32]>) -> Identity {
     let mut hasher = IdentityHasher::new("ddlp pack 1");
     digests.into_iter().for_each(|digest| hasher.field(&digest));

@@ -1,18 +1,28 @@
 //! Storing a sample: its verdict, and the choice of its form. The form itself does the rest.
 
-use super::options::PackFormat;
+use super::options::{PackFormat, PackOptions};
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::WhyKept;
 use crate::forms::{Holds, StoredForm, store_planes};
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
-use ddlp_pixels::{CorruptReason, Decoded, FormImage, Limits, PixelError, Preparer, Source, Verdict};
+use ddlp_pixels::{CorruptReason, Decoded, FormImage, PixelError, Preparer, ScanGroups, Source, Verdict};
 use std::error::Error;
 
 /// Data to store for one sample.
 pub(crate) struct StoredSample {
     /// The sample's index record, still without the name. Its offset counts within the bytes of the chunk.
     pub(crate) record: IndexRecord,
+    /// The lengths of the pieces of a sample in pieces, which follow each other in the bytes of the chunk.
+    pub(crate) pieces: Vec<u32>,
     pub(crate) note: Note,
+}
+
+impl StoredSample {
+    /// Returns the number of bytes that the sample takes.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        let of_pieces = self.pieces.iter().map(|&bytes| u64::from(bytes)).sum();
+        self.record.total_bytes().max(of_pieces)
+    }
 }
 
 /// Facts about a sample that the summary needs beyond the record.
@@ -69,14 +79,16 @@ impl Fault {
 pub(super) struct Storing {
     preparer: Preparer,
     format: PackFormat,
+    groups: ScanGroups,
     /// Whether the source is a pack. Its unreadable samples count as damaged: stored as rejected, they would be lost
     /// unnoticed.
     is_pack: bool,
 }
 
 impl Storing {
-    pub(super) fn new(format: PackFormat, limits: Limits, is_pack: bool) -> Self {
-        Self { preparer: Preparer::new(limits), format, is_pack }
+    pub(super) fn new(options: &PackOptions, is_pack: bool) -> Self {
+        let groups = options.groups.clone();
+        Self { preparer: Preparer::new(options.limits), format: options.format, groups, is_pack }
     }
 
     /// Reads a sample into `buf`, checks it, and appends its stored form to `out`. Calls `admit` with the number of
@@ -120,7 +132,7 @@ impl Storing {
             Source::Planar { width, height, bytes } => store_planes((width, height), bytes, out),
             Source::Image(image) => self.store_image(image, admit, out),
             // A part of a file is not a whole sample.
-            Source::Rows(_) => StoredSample::unsupported(out, &[]),
+            Source::Rows(_) | Source::Pieces { .. } => StoredSample::unsupported(out, &[]),
         }
     }
 
@@ -218,7 +230,10 @@ impl Storing {
         let size = info.as_ref().map_or((0, 0), |info| (info.width, info.height));
         let PackFormat { form, max_side } = self.format;
         let stored = match form.holds() {
-            Holds::Files(store) => store(file, &mut Workspace { preparer: &mut self.preparer, size, is_repaired, out }),
+            Holds::Files(store) | Holds::Pieces(store) => {
+                let Self { preparer, groups, .. } = self;
+                store(file, &mut Workspace { preparer, groups, size, is_repaired, out })
+            }
             Holds::Planes => Err(NotStored::Kept(WhyKept::AskedFor)),
             Holds::Pixels(store) => match info.and_then(|info| form.misfit(&info)) {
                 Some(why) => Err(NotStored::Kept(WhyKept::Misfit(why))),
@@ -273,6 +288,8 @@ impl PixelsToStore<'_> {
 /// Workspace in which a form stores a file.
 pub(crate) struct Workspace<'s> {
     pub(crate) preparer: &'s mut Preparer,
+    /// Scan groups of pieces.
+    pub(crate) groups: &'s ScanGroups,
     /// Width and height of the file's image, 0 where unknown.
     pub(crate) size: (u32, u32),
     /// Whether the file is a repaired one rather than the source's own.
@@ -314,7 +331,7 @@ impl StoredSample {
             orientation: 1,
             was_shrunk: false,
         };
-        Self { record, note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
+        Self { record, pieces: Vec::new(), note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
     }
 
     /// Returns the data for the stored pixels of an image, which begin at `start` of the chunk.

@@ -100,10 +100,10 @@ pub(super) enum SuperblockProblem {
 }
 
 impl PackLayout {
-    /// Returns the section of a part that every pack has.
+    /// Returns the section of a part that every pack has, or of a pack in pieces one of its sections.
     ///
     /// # Panics
-    /// For a part that is not a section.
+    /// If the pack has no such section.
     pub fn section(&self, part: IndexPart) -> Section {
         let found = self.sections.iter().find(|section| section.part == part);
         *found.expect("parse refuses a pack without it")
@@ -212,8 +212,11 @@ impl PackLayout {
 
     /// Checks the counts against the lengths of the sections, which are bounded by the file.
     fn check_counts(&self) -> Result<(), String> {
-        for part in IndexPart::KNOWN {
-            let count = self.sections.iter().filter(|section| section.part == part).count();
+        let count = |part| self.sections.iter().filter(|section| section.part == part).count();
+        let is_in_pieces = IndexPart::OF_PIECES.into_iter().any(|part| count(part) > 0);
+        let of_pieces = IndexPart::OF_PIECES.into_iter().filter(|_| is_in_pieces);
+        for part in IndexPart::OF_ALL.into_iter().chain(of_pieces) {
+            let count = count(part);
             if count != 1 {
                 return Err(format!("it lists the {part} {count} times, expected once"));
             }

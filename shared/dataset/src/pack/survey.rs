@@ -74,7 +74,8 @@ impl Survey {
         if record.verdict != StoredVerdict::Intact && self.listed.len() < LISTED_MAX {
             self.listed.push(VerdictEntry { index, name: pack.name(index), verdict: record.verdict });
         }
-        let bytes = record.total_bytes();
+        let in_pieces = pack.bundles.as_ref().filter(|_| record.form.is_in_pieces());
+        let bytes = in_pieces.map_or(record.total_bytes(), |bundles| bundles.sample_bytes(index));
         self.sample_bytes += bytes;
         self.smallest_bytes = self.smallest_bytes.min(bytes);
         self.largest_bytes = self.largest_bytes.max(bytes);

@@ -11,6 +11,7 @@ mod large;
 mod losses;
 mod making;
 mod old;
+mod pcr;
 mod reads;
 mod repacking;
 mod rows;
@@ -67,7 +68,7 @@ fn quietly(source: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<Pa
 }
 
 /// A source of planar samples of one pixel: sample `i` is `[i, i >> 8, i >> 16]` and has label `i % 3`.
-struct Pixels {
+pub(super) struct Pixels {
     samples: u64,
     classes: Vec<String>,
     /// Length that the source lists for each sample, whatever the actual length.
@@ -77,7 +78,7 @@ struct Pixels {
 }
 
 impl Pixels {
-    fn new(samples: u64) -> Self {
+    pub(super) fn new(samples: u64) -> Self {
         let classes = ["red", "green", "blue"].map(str::to_owned).to_vec();
         Self { samples, classes, listed_bytes: 3, before_read: Box::new(|_| {}) }
     }

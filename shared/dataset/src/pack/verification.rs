@@ -9,6 +9,7 @@
 mod samples;
 
 use super::broken::Broken;
+use super::bundles::Bundles;
 use super::contents::{ClassNames, LabelCheck};
 use super::format::{BLOCK_BYTES, FormatError, IndexPart, pieces};
 use super::index::Index;
@@ -91,7 +92,7 @@ pub fn verify(
 /// # Panics
 /// When there is no such sample.
 pub fn verify_sample(pack: &Pack, index: u64) -> Vec<Broken> {
-    samples::check_sample(&pack.index, index)
+    samples::check_sample(&pack.index, pack.bundles.as_ref(), index)
 }
 
 pub(super) fn verify_file(
@@ -111,12 +112,39 @@ pub(super) fn verify_file(
     let mut findings = Findings::default();
     let mut watch = VerifyWatch::new(&index, progress);
     check_sections(&index, &mut findings, &mut watch)
-        .and_then(|()| samples::check_samples(&index, threads, &mut findings, &mut watch))
+        .and_then(|()| check_samples(&index, threads, &mut findings, &mut watch))
         .and_then(|()| check_padding(&index, &mut findings, &mut watch))
         .map_err(|Cancelled| VerifyError::Cancelled)?;
     findings.list.sort_by_key(Broken::place);
     let samples = watch.state.samples;
     Ok(VerifyReport { samples, bytes, broken_count: findings.count, broken: findings.list })
+}
+
+/// Checks all samples. The samples of a pack in pieces cannot be found if its bundles are damaged.
+fn check_samples(
+    index: &Index,
+    threads: usize,
+    findings: &mut Findings,
+    watch: &mut VerifyWatch<'_>,
+) -> Result<(), Cancelled> {
+    if !index.has_bundles() {
+        return samples::check_samples((index, None), threads, findings, watch);
+    }
+    let bundles = match Bundles::read(index) {
+        Ok(bundles) => bundles,
+        Err(error) => {
+            // A wrong checksum has been found before.
+            if !matches!(error, FormatError::Checksum { .. }) {
+                findings.add(error.into());
+            }
+            return Ok(());
+        }
+    };
+    samples::check_samples((index, Some(&bundles)), threads, findings, watch)?;
+    for gap in bundles.gaps(&index.layout) {
+        findings.note(check_zero(index, gap, || watch.tick()))?;
+    }
+    Ok(())
 }
 
 /// The caller has cancelled the work.

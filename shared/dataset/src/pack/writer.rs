@@ -1,6 +1,8 @@
 //! Making a pack.
 
+use super::bundling::{Bundling, Untaken};
 use super::chunks::{Chunk, Event, store_all};
+use super::dealt::Dealt;
 use super::format::BLOCK_BYTES;
 use super::options::PackOptions;
 use super::plan::PackPlan;
@@ -38,21 +40,25 @@ pub fn pack(
     progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
 ) -> Result<PackSummary, PackError> {
     check_name(out, options.overwrite).map_err(|error| naming_error(out, error))?;
-    let plan = PackPlan::new(source, options.format)?;
+    let plan = PackPlan::new(source, options)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
     check_room(out, plan.least_bytes)?;
     // Space that is reserved now cannot run out later. Not every file system can reserve it.
     let _ = fallocate(staging.file(), FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, plan.least_bytes.cast_signed());
-    let mut writer = Writer::new(source, staging.file(), &plan, progress);
     let threads = parallel::threads(options.threads);
-    let stored = store_all(source, threads, (options.format, options.limits), |event| writer.take(event));
+    let dealt = plan.bundles.as_ref().map(|_| Dealt::new(source));
+    let reading = dealt.as_ref().map_or(source, |dealt| dealt as &dyn Dataset);
+    let mut writer = Writer::new(source, staging.file(), (&plan, dealt.as_ref()), progress)
+        .map_err(|source| PackError::Write { path: out.to_owned(), source })?;
+    let stored = store_all(reading, threads, options, |event| writer.take(event));
     let reached = writer.reached();
     stored.map_err(|stop| match stop {
         Stop::Cancelled => PackError::Cancelled,
-        Stop::Fault(index, Fault::Damaged(problem)) => PackError::SourceDamaged { name: source.name(index), problem },
+        Stop::Fault(index, Fault::Damaged(problem)) => PackError::SourceDamaged { name: reading.name(index), problem },
         Stop::Fault(index, Fault::Unavailable(error)) => {
-            PackError::SourceUnavailable { name: source.name(index), problem: message_of(&error) }
+            PackError::SourceUnavailable { name: reading.name(index), problem: message_of(&error) }
         }
+        Stop::TooLarge(group) => PackError::BundleTooLarge { samples: options.bundle_samples, group },
         Stop::Io(source) => reached.error(out, source),
     })?;
     let summary = writer.finish().map_err(|source| reached.error(out, source))?;
@@ -110,7 +116,18 @@ enum Stop {
     Cancelled,
     /// A sample cannot be packed.
     Fault(u64, Fault),
+    /// The pieces of this scan group need too many bytes; 0 stands for the markers.
+    TooLarge(u8),
     Io(io::Error),
+}
+
+impl From<Untaken> for Stop {
+    fn from(untaken: Untaken) -> Self {
+        match untaken {
+            Untaken::TooLarge(group) => Stop::TooLarge(group),
+            Untaken::Io(error) => Stop::Io(error),
+        }
+    }
 }
 
 impl From<io::Error> for Stop {
@@ -119,7 +136,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Writer of samples and their index entries, in order.
+/// Writer of samples and their index entries, in order. If samples lie in bundles, the index is written at the end.
 struct Writer<'a> {
     source: &'a dyn Dataset,
     file: &'a File,
@@ -128,6 +145,7 @@ struct Writer<'a> {
     labels: SectionWriter<'a>,
     names: SectionWriter<'a>,
     classes: SectionWriter<'a>,
+    bundling: Option<Bundling<'a>>,
     /// Offset of the next sample.
     data_end: u64,
     summary: PackSummary,
@@ -139,13 +157,21 @@ impl<'a> Writer<'a> {
     fn new(
         source: &'a dyn Dataset,
         file: &'a File,
-        plan: &'a PackPlan,
+        (plan, dealt): (&'a PackPlan, Option<&'a Dealt<'a>>),
         progress: &'a mut dyn FnMut(PackProgress) -> ControlFlow<()>,
-    ) -> Self {
-        let [records, labels, names, classes] =
-            plan.sections.map(|(part, offset, length)| SectionWriter::new(file, part, offset, length));
+    ) -> io::Result<Self> {
+        let mut sections = plan.sections.iter();
+        let mut section = || {
+            let &(part, offset, length) = sections.next().expect("the plan has all sections");
+            SectionWriter::new(file, part, offset, length)
+        };
+        let [records, labels, names, classes] = [section(), section(), section(), section()];
+        let bundling = match (&plan.bundles, dealt) {
+            (Some(shape), Some(dealt)) => Some(Bundling::new(dealt, shape, file, [section(), section(), section()])?),
+            _ => None,
+        };
         let samples_total = source.len();
-        Self {
+        Ok(Self {
             source,
             file,
             plan,
@@ -153,6 +179,7 @@ impl<'a> Writer<'a> {
             labels,
             names,
             classes,
+            bundling,
             data_end: plan.data_offset,
             summary: PackSummary {
                 samples: samples_total,
@@ -178,7 +205,7 @@ impl<'a> Writer<'a> {
                 rejected: 0,
                 unreadable: 0,
             },
-        }
+        })
     }
 
     fn take(&mut self, event: Event) -> Result<(), Stop> {
@@ -186,11 +213,13 @@ impl<'a> Writer<'a> {
             if let Some((index, fault)) = chunk.failed.take() {
                 return Err(Stop::Fault(index, fault));
             }
-            let alignment = chunk.samples.iter().map(|sample| sample.record.form.alignment()).max();
-            let begin = self.data_end.next_multiple_of(alignment.unwrap_or(1));
-            self.file.write_all_at(&chunk.bytes, begin)?;
-            for (index, sample) in (chunk.first..).zip(&chunk.samples) {
-                self.record(index, begin, &sample.record)?;
+            match &mut self.bundling {
+                Some(bundling) => {
+                    for (position, sample) in (chunk.first..).zip(&chunk.samples) {
+                        self.data_end = bundling.take(position, sample, &chunk.bytes, self.data_end)?;
+                    }
+                }
+                None => self.write(&chunk)?,
             }
             self.state.samples += chunk.samples.len() as u64;
             self.state.bytes += chunk.source_bytes;
@@ -199,17 +228,28 @@ impl<'a> Writer<'a> {
         if (self.progress)(self.state).is_break() { Err(Stop::Cancelled) } else { Ok(()) }
     }
 
-    /// Appends a sample's entries to the index; the bytes of its chunk begin at `begin`.
-    fn record(&mut self, index: u64, begin: u64, sample: &IndexRecord) -> io::Result<()> {
+    /// Writes the samples of a chunk and their entries in the index.
+    fn write(&mut self, chunk: &Chunk) -> io::Result<()> {
+        let alignment = chunk.samples.iter().map(|sample| sample.record.form.alignment()).max();
+        let begin = self.data_end.next_multiple_of(alignment.unwrap_or(1));
+        self.file.write_all_at(&chunk.bytes, begin)?;
+        for (index, sample) in (chunk.first..).zip(&chunk.samples) {
+            let record = IndexRecord { offset: begin + sample.record.offset, ..sample.record };
+            self.record(index, &record)?;
+            self.data_end = record.extent().end;
+        }
+        Ok(())
+    }
+
+    /// Appends a sample's entries to the index.
+    fn record(&mut self, index: u64, sample: &IndexRecord) -> io::Result<()> {
         let name = self.source.name(index);
         let record = IndexRecord {
-            offset: begin + sample.offset,
             name_offset: self.names.position(),
             name_length: name.len() as u32,
             name_crc32c: crc32c::crc32c(name.as_bytes()),
             ..*sample
         };
-        self.data_end = record.extent().end;
         self.records.append(&record.to_bytes())?;
         self.names.append(name.as_bytes())?;
         self.labels.append(&self.source.label(index).to_le_bytes())
@@ -217,9 +257,11 @@ impl<'a> Writer<'a> {
 
     /// Records a chunk's repaired and rejected samples for the summary.
     fn note(&mut self, chunk: Chunk) {
-        for (index, sample) in (chunk.first..).zip(chunk.samples) {
+        for (place, sample) in (chunk.first..).zip(chunk.samples) {
+            let index = self.bundling.as_ref().map_or(place, |bundling| bundling.dealt.index(place));
             self.tally(&sample);
-            let StoredSample { record, note: Note { warnings, clamped, message, is_unreadable, .. } } = sample;
+            let StoredSample { record, pieces: _, note: Note { warnings, clamped, message, is_unreadable, .. } } =
+                sample;
             let name = || self.source.name(index);
             match record.verdict {
                 StoredVerdict::Intact => {}
@@ -245,8 +287,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Counts how a sample was stored.
-    fn tally(&mut self, StoredSample { record, note }: &StoredSample) {
-        let (source, stored) = (note.source_bytes, record.total_bytes());
+    fn tally(&mut self, sample: &StoredSample) {
+        let (StoredSample { record, note, .. }, stored) = (sample, sample.stored_bytes());
+        let source = note.source_bytes;
         let summary = &mut self.summary;
         if matches!(record.verdict, StoredVerdict::Rejected(_)) {
             return summary.undecodable.add(source, stored);
@@ -270,7 +313,15 @@ impl<'a> Writer<'a> {
     /// Completes the index and writes the superblock, which makes the file a pack.
     fn finish(mut self) -> io::Result<PackSummary> {
         self.classes.append(&self.plan.classes)?;
-        let written = [self.records.finish()?, self.labels.finish()?, self.names.finish()?, self.classes.finish()?];
+        if let Some(bundling) = &mut self.bundling {
+            let records = bundling.finish()?;
+            (0..).zip(&records).try_for_each(|(index, record)| self.record(index, record))?;
+        }
+        let of_pieces = self.bundling.into_iter().flat_map(|bundling| bundling.sections);
+        let written = [self.records, self.labels, self.names, self.classes].into_iter().chain(of_pieces);
+        let written = written.map(SectionWriter::finish).collect::<io::Result<Vec<_>>>()?;
+        self.summary.repaired.sort_unstable_by_key(|sample| sample.index);
+        self.summary.rejected.sort_unstable_by_key(|sample| sample.index);
         let layout = PackLayout {
             file_bytes: self.data_end.next_multiple_of(BLOCK_BYTES),
             samples: self.source.len(),

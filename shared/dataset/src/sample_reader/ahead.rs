@@ -50,7 +50,7 @@ impl FetchedSample {
 
     /// Judges the bytes that have been read.
     pub(super) fn came(&mut self, plan: &mut SamplePlan<'_>) {
-        self.fetch.came(self.memory.sample(), plan, &mut self.notes);
+        self.fetch.came(self.memory.sample_mut(), plan, &mut self.notes);
     }
 
     /// Opens the sample, whose bytes are all there.

@@ -1,8 +1,8 @@
 //! The memory for a sample's bytes, and how many bytes were read.
 
 use super::KEPT_BYTES;
-use crate::Header;
 use crate::extent::resize;
+use ddlp_pixels::pieces::JOINING_BYTES;
 use std::io;
 use std::ops::{Add, Range};
 
@@ -32,9 +32,9 @@ impl BytesRead {
     }
 
     /// Adds a sample of which something was read.
-    pub(crate) fn count_sample(&mut self, header: &Header) {
+    pub(crate) fn count_sample(&mut self, bytes: u64) {
         // A header may name more bytes than there are.
-        self.sample_bytes = self.sample_bytes.saturating_add(header.bytes.end - header.bytes.start);
+        self.sample_bytes = self.sample_bytes.saturating_add(bytes);
     }
 
     /// Adds a read. `bytes` of its bytes belong to samples.
@@ -86,6 +86,11 @@ impl SampleMemory {
         self.bytes.get(self.room..).unwrap_or_default()
     }
 
+    /// Returns the memory from the sample's first byte on, for changes.
+    pub(super) fn sample_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.room..).unwrap_or_default()
+    }
+
     /// Returns all of the memory.
     pub(super) fn all_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
@@ -103,14 +108,15 @@ impl SampleMemory {
         }
     }
 
-    /// Makes room for `more` bytes behind the `filled` ones. Returns the memory and the place of these bytes in it,
+    /// Makes room for `more` bytes behind the `filled` ones, and for joining pieces. Returns the memory and the place of these bytes in it,
     /// behind which a read may write.
     pub(super) fn behind(&mut self, filled: usize, more: u64) -> io::Result<(&mut [u8], Range<usize>)> {
         let start = self.room + filled;
         let end = usize::try_from(more).unwrap_or(usize::MAX).saturating_add(start);
+        let needed = end.saturating_add(self.room.max(JOINING_BYTES));
         // Never shortened: each byte of the memory is zeroed once.
-        if self.bytes.len() < end.saturating_add(self.room) {
-            resize(&mut self.bytes, end.saturating_add(self.room))?;
+        if self.bytes.len() < needed {
+            resize(&mut self.bytes, needed)?;
         }
         Ok((&mut self.bytes, start..end))
     }

@@ -5,10 +5,10 @@
 //! thread can wait for a sample's reads, or a thread makes the reads of several samples at the same time and another
 //! one goes on with each sample.
 
-use crate::forms::{FormNotes, Unusable, check_bytes};
+use crate::forms::{FormNotes, Unusable, check_bytes, check_pieces};
 use crate::rereading::Rereading;
-use crate::{Header, Reads};
-use ddlp_pixels::{Limits, PixelError, Prepared, Rendered, SamplePlan, Source};
+use crate::{Header, Piece, Reads};
+use ddlp_pixels::{Limits, PixelError, Prepared, Rendered, SamplePlan, Source, pieces};
 
 /// What a driver does next for a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) struct SampleFetch {
     header: Header,
     /// Whether the sample's file is read, instead of the bytes that the form names.
     is_whole_file: bool,
+    /// The pieces to read of a sample in pieces.
+    pieces: Vec<Piece>,
     /// The extents to read next.
     reads: Reads,
     /// Number of bytes that are there.
@@ -51,6 +53,7 @@ impl Default for SampleFetch {
             step: Step::Begin,
             header: Header::file(0..0),
             is_whole_file: false,
+            pieces: Vec::new(),
             reads: Reads::default(),
             filled: 0,
             rereading: Rereading::default(),
@@ -86,6 +89,12 @@ impl SampleFetch {
         (self.step, self.problem) = (Step::Begin, None);
     }
 
+    /// Returns the empty list for the pieces of a sample in pieces, which is filled before [`begin`](Self::begin).
+    pub(super) fn pieces(&mut self) -> &mut Vec<Piece> {
+        self.pieces.clear();
+        &mut self.pieces
+    }
+
     /// Begins with a sample. Without `limits`, any size is read. A plan for a whole sample needs no detail of a file.
     pub(super) fn begin(&mut self, header: Header, limits: Option<Limits>, plan: &mut SamplePlan<'_>) {
         self.is_whole_file = plan.is_whole() && header.form.is_file();
@@ -102,15 +111,19 @@ impl SampleFetch {
     }
 
     fn name_first(&mut self, limits: Option<Limits>, plan: &mut SamplePlan<'_>) -> Result<(), PixelError> {
-        let Self { header, reads, .. } = self;
+        let Self { header, reads, pieces, .. } = self;
         self.filled = 0;
         reads.clear();
+        if header.form.is_in_pieces() {
+            pieces.iter().for_each(|piece| reads.add(piece.extent.clone()));
+            return Ok(());
+        }
         if self.is_whole_file {
             reads.add(header.bytes.clone());
             return Ok(());
         }
         // Pixels are judged by their size before they are read. The size of a file's image lies in the file.
-        let limits = limits.filter(|_| !header.form.is_file());
+        let limits = limits.filter(|_| header.form.is_pixels());
         if let Some(limits) = limits {
             limits.check_pixels(header.size.0, header.size.1)?;
         }
@@ -119,21 +132,32 @@ impl SampleFetch {
     }
 
     /// Judges the sample's bytes once the extents that were wanted have been read. `memory` begins with all bytes that
-    /// have been read of the sample.
-    pub(super) fn came(&mut self, memory: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) {
+    /// have been read of the sample, and has room for [`pieces::JOINING_BYTES`] behind them.
+    pub(super) fn came(&mut self, memory: &mut [u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) {
         self.filled += self.reads.bytes() as usize;
         self.reads.clear();
         let Self { header, reads, .. } = self;
         let bytes = &memory[..self.filled];
         let judged = match self.is_whole_file {
             true => check_bytes(header, bytes),
+            false if header.form.is_in_pieces() => check_pieces(&self.pieces, bytes),
             false => header.form.next(header, bytes, plan, notes, reads),
         };
         match judged {
-            Ok(()) if self.reads.extents().is_empty() => self.step = Step::Render,
+            Ok(()) if self.reads.extents().is_empty() => {
+                self.join_pieces(memory, plan);
+                self.step = Step::Render;
+            }
             Ok(()) => self.step = Step::Read,
             Err(problem) => self.unusable(problem),
         }
+    }
+
+    /// Makes a file of the pieces of a sample in pieces. A whole sample has its markers.
+    fn join_pieces(&mut self, memory: &mut [u8], plan: &SamplePlan<'_>) {
+        let Some(last) = self.pieces.last().filter(|_| self.header.form.is_in_pieces()) else { return };
+        let markers = if plan.is_whole() { (last.extent.end - last.extent.start) as usize } else { 0 };
+        self.filled = pieces::join_in_place(memory, self.filled - markers, markers);
     }
 
     /// Opens the sample, whose bytes are all there.

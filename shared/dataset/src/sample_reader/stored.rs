@@ -43,11 +43,27 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         count: &mut BytesRead,
     ) -> Result<(), ReadError> {
         count.count(&self.dataset.header_extent(self.index));
-        fetch.begin(self.dataset.header(self.index)?, limits, plan);
+        let header = self.dataset.header(self.index)?;
+        let bytes = self.name_pieces(fetch, &header, plan)?.unwrap_or(header.bytes.end - header.bytes.start);
+        fetch.begin(header, limits, plan);
         if fetch.step() == Step::Read {
-            count.count_sample(fetch.header());
+            count.count_sample(bytes);
         }
         Ok(())
+    }
+
+    /// Names the pieces of a sample in pieces, and returns how many bytes the sample has.
+    fn name_pieces(
+        &self,
+        fetch: &mut SampleFetch,
+        header: &Header,
+        plan: &SamplePlan<'_>,
+    ) -> Result<Option<u64>, ReadError> {
+        if !header.form.is_in_pieces() {
+            return Ok(None);
+        }
+        let fidelity = (!plan.is_whole()).then_some(plan.fidelity());
+        self.dataset.pieces(self.index, header, fidelity, fetch.pieces()).map(Some)
     }
 
     /// Does what a sample needs until it can be rendered, or is. Puts a turn into `turn` before it reads the many bytes
@@ -65,7 +81,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 Step::Begin => self.begin(&mut sample.fetch, limits, plan, count)?,
                 Step::Read => {
                     // Pixels take more memory than a file.
-                    if limits.is_some() && turn.is_none() && !sample.fetch.header().form.is_file() {
+                    if limits.is_some() && turn.is_none() && sample.fetch.header().form.is_pixels() {
                         *turn = large_turn(sample.fetch.wanted().bytes());
                     }
                     self.read(sample, count)?;
@@ -159,6 +175,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         memory: &'b mut Vec<u8>,
     ) -> Result<(SampleFetch, &'b [u8]), ReadError> {
         let mut sample = FetchedSample::in_memory(mem::take(memory));
+        self.name_pieces(&mut sample.fetch, &header, plan)?;
         sample.fetch.begin(header, None, plan);
         let fetched = self.fetch(&mut sample, None, plan, &mut BytesRead::default(), &mut None);
         *memory = sample.memory.into_bytes();

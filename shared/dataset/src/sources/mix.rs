@@ -17,9 +17,9 @@ pub(crate) use file::paths_in;
 use crate::sample::IdentityHasher;
 use crate::{
     Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, OpenError, PackFile, ReadError, Silences, Stored, Unavailable,
+    MixPart, OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
-use ddlp_pixels::{ScanGroups, Source};
+use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io;
@@ -295,6 +295,17 @@ impl Dataset for Mix {
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         let (member, index) = self.member(index);
         member.dataset.header(index)
+    }
+
+    fn pieces(
+        &self,
+        index: u64,
+        header: &Header,
+        fidelity: Option<Fidelity>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        let (member, index) = self.member(index);
+        member.dataset.pieces(index, header, fidelity, pieces)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {

@@ -4,7 +4,10 @@ use crate::form_image::FormImage;
 use crate::info::Format;
 use crate::jpeg::baseline::{self, Checkpoints};
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::partial::PartialJpeg;
+use crate::pieces::ScanGroups;
+use crate::preparer::Preparer;
 use crate::raw::RawRows;
 use crate::row_index::RowIndex;
 use crate::source::Source;
@@ -87,6 +90,15 @@ pub fn rows(take: &mut dyn FnMut(Source<'_>)) {
         let header = &JPEG[..index.header_bytes() as usize];
         Source::Rows(PartialJpeg { index, header, rows: JPEG, rows_offset: 0 })
     }));
+}
+
+/// Passes a JPEG of the first pieces of its scan groups to `take`.
+pub fn pieces(take: &mut dyn FnMut(Source<'_>)) {
+    let cut = Preparer::new(Limits::default()).cut(JPEG, &ScanGroups::default());
+    for groups in [1, 3, 4] {
+        let prefix = cut.as_ref().map(|pieces| pieces.prefix(groups)).unwrap_or_default();
+        take(Source::Pieces { file: &prefix, orientation: 6 });
+    }
 }
 
 /// Passes an image of raw pixels, stored in this orientation, to `take`. `form` is the form's number in a record.

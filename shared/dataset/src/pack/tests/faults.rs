@@ -7,7 +7,6 @@ use crate::Unavailable;
 use crate::pack::chunks::{Event, store_all};
 use crate::pack::storing::{Fault, Storing};
 use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, StoredForm, pack};
-use ddlp_pixels::Limits;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::Mode;
@@ -157,7 +156,7 @@ fn a_slow_sample_does_not_let_the_others_run_away() {
         }
     });
     let mut order = Vec::new();
-    let result: std::io::Result<()> = store_all(&source, threads, Default::default(), |event| {
+    let result: std::io::Result<()> = store_all(&source, threads, &PackOptions::default(), |event| {
         if let Event::Chunk(run) = event {
             state.0.lock().unwrap().consumed += run.samples.len() as u64;
             order.extend(run.first..run.first + run.samples.len() as u64);
@@ -230,7 +229,8 @@ fn store_without_memory() -> ! {
     let bench = Bench::new(1, 1);
     let source = bench.source();
     let store = |format, out: &mut Vec<u8>| {
-        Storing::new(format, Limits::default(), false).store((&source, 0), &mut Vec::new(), &mut |_| {}, out)
+        let options = PackOptions { format, ..PackOptions::default() };
+        Storing::new(&options, false).store((&source, 0), &mut Vec::new(), &mut |_| {}, out)
     };
     let mut alone = Vec::new();
     let stored = store(PackFormat::default(), &mut alone).expect("there is memory");

@@ -32,7 +32,7 @@ fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> V
 
 /// A folder of one image of each layout, sequential and progressive, with and without restart markers and orientation,
 /// an arithmetically coded one, one pixel, and a PPM. Returns how many.
-fn write_all_kinds(bench: &Bench) -> u64 {
+pub(super) fn write_all_kinds(bench: &Bench) -> u64 {
     let folder = bench.path("source/class0");
     fs::remove_dir_all(bench.path("source")).unwrap();
     fs::create_dir_all(&folder).unwrap();
@@ -80,7 +80,10 @@ fn pipelines() -> [Pipeline; 4] {
 #[test]
 fn numbers_and_names_of_forms_stay() {
     let forms: BTreeMap<u8, &str> = StoredForm::ALL.iter().map(|&form| (form as u8, form.name())).collect();
-    assert_eq!(forms, BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows"), (5, "l3")]));
+    assert_eq!(
+        forms,
+        BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw"), (4, "rows"), (5, "l3"), (6, "pcr")])
+    );
 }
 
 #[test]

@@ -12,16 +12,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const ALLOWED: PackOptions = PackOptions { allow_unreadable: true, ..OPTIONS };
-const OPTIONS: PackOptions = PackOptions {
-    threads: 1,
-    format: PackFormat::of(StoredForm::Kept),
-    overwrite: false,
-    verify: false,
-    allow_unreadable: false,
-    strict: false,
-    limits: ddlp_pixels::Limits { pixels: 1 << 20, scans: 100, memory_bytes: 1 << 30 },
-};
+fn kept() -> PackOptions {
+    PackOptions { threads: 1, format: PackFormat::of(StoredForm::Kept), ..PackOptions::default() }
+}
+
+fn allowed() -> PackOptions {
+    PackOptions { allow_unreadable: true, ..kept() }
+}
 
 /// A source of planar samples of one pixel whose reads may fail.
 struct Failing<F> {
@@ -83,14 +80,14 @@ fn a_folder_that_vanishes_is_an_error_whatever_the_option() {
     let bench = Bench::new(2, 3);
     let (source, out) = (bench.source(), bench.path("out.ddlp"));
     std::fs::remove_file(bench.path("source/class0/0001.jpg")).unwrap();
-    quietly(&source, &out, &ALLOWED).unwrap();
+    quietly(&source, &out, &allowed()).unwrap();
     std::fs::remove_file(&out).unwrap();
     std::fs::rename(bench.path("source/class1"), bench.path("elsewhere")).unwrap();
-    let error = quietly(&source, &out, &ALLOWED).unwrap_err();
+    let error = quietly(&source, &out, &allowed()).unwrap_err();
     assert!(matches!(&error, PackError::SourceUnavailable { .. }), "{error}");
     assert!(error.to_string().contains("source/class1 is gone"), "{error}");
     std::fs::remove_dir_all(bench.path("source")).unwrap();
-    let error = quietly(&source, &out, &ALLOWED).unwrap_err();
+    let error = quietly(&source, &out, &allowed()).unwrap_err();
     assert!(error.to_string().contains("source is gone"), "{error}");
     assert!(!out.exists());
 }
@@ -105,7 +102,7 @@ fn a_folder_that_may_not_be_read_any_more_is_an_error_whatever_the_option() {
         set_permissions(&folder, Permissions::from_mode(0o000)).unwrap();
         let packed = {
             let _unprivileged = Unprivileged::new(bench.directory.path());
-            quietly(&source, &out, &ALLOWED)
+            quietly(&source, &out, &allowed())
         };
         set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
         let error = packed.unwrap_err();
@@ -177,7 +174,7 @@ fn a_momentary_failure_while_pixels_are_read_is_waited_for() {
     let bench = Bench::new(1, 1);
     let checksums = GROUPS.checksums_of(&Waking::PIXEL, 1);
     let source = Waking { reads: AtomicU32::new(0), checksums };
-    let summary = quietly(&source, &bench.path("out.ddlp"), &OPTIONS).unwrap();
+    let summary = quietly(&source, &bench.path("out.ddlp"), &kept()).unwrap();
     assert_eq!((summary.form(StoredForm::Raw).plain.samples, source.reads.load(Ordering::Relaxed)), (1, 3));
 }
 
@@ -198,7 +195,7 @@ fn a_sample_that_cannot_be_read_for_a_moment_is_packed() {
         4 if attempts.fetch_add(1, Ordering::Relaxed) < 2 => Err(os_error(libc::ETIMEDOUT)),
         _ => Ok(()),
     };
-    let summary = quietly(&Failing { samples: 9, answer }, &bench.path("out.ddlp"), &OPTIONS).unwrap();
+    let summary = quietly(&Failing { samples: 9, answer }, &bench.path("out.ddlp"), &kept()).unwrap();
     assert_eq!((summary.form(StoredForm::Planar).plain.samples, attempts.load(Ordering::Relaxed)), (9, 3));
 }
 
@@ -215,7 +212,7 @@ fn an_unreadable_sample_is_named_behind_many_damaged_ones() {
         _ if index == damaged => Err(os_error(libc::EACCES)),
         _ => Ok(()),
     };
-    let error = quietly(&Failing { samples: damaged + 2, answer }, &bench.path("out.ddlp"), &OPTIONS).unwrap_err();
+    let error = quietly(&Failing { samples: damaged + 2, answer }, &bench.path("out.ddlp"), &kept()).unwrap_err();
     let PackError::Lost { unreadable_count: 1, listed, .. } = &error else { panic!("{error}") };
     let names: Vec<&str> = listed.iter().map(|sample| sample.name.as_str()).collect();
     assert_eq!(names, [format!("sample#{damaged}")]);

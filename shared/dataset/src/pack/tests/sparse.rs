@@ -39,7 +39,7 @@ impl Sparse {
         let path = directory.path().join("sparse.ddlp");
         let mut end = BLOCK_BYTES;
         let lengths = [claim.samples * 64, claim.samples * 4, claim.names_bytes, claim.classes_bytes];
-        let sections = IndexPart::KNOWN.into_iter().zip(lengths).map(|(part, length)| {
+        let sections = IndexPart::OF_ALL.into_iter().zip(lengths).map(|(part, length)| {
             let offset = end;
             end = round_up(end + length).unwrap();
             Section { part, offset, length, crc32c: 0 }

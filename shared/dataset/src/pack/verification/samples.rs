@@ -1,11 +1,13 @@
 //! Checking samples, and the bytes between them, on several threads.
 
 use super::{Broken, Cancelled, Findings, Halt, VerifyWatch, check_zero};
-use crate::Location;
+use crate::pack::bundles::{Bundles, check_record};
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
 use crate::pack::record::IndexRecord;
 use crate::parallel;
+use crate::{Location, Piece};
+use ddlp_pixels::{Limits, Preparer};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +28,7 @@ enum Message {
 
 /// Checks all samples and counts them in `watch`.
 pub(super) fn check_samples(
-    index: &Index,
+    (index, bundles): (&Index, Option<&Bundles>),
     threads: usize,
     findings: &mut Findings,
     watch: &mut VerifyWatch<'_>,
@@ -35,7 +37,7 @@ pub(super) fn check_samples(
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let checker = || {
-            let (checker, next) = (Checker { index, stopped: &stopped, sender: sender.clone() }, &next);
+            let (checker, next) = (Checker { index, bundles, stopped: &stopped, sender: sender.clone() }, &next);
             move || checker.run(next)
         };
         if parallel::spawn(scope, threads, checker).is_err() {
@@ -62,9 +64,9 @@ pub(super) fn check_samples(
 }
 
 /// Checks one sample, on this thread.
-pub(super) fn check_sample(index: &Index, number: u64) -> Vec<Broken> {
+pub(super) fn check_sample(index: &Index, bundles: Option<&Bundles>, number: u64) -> Vec<Broken> {
     let (sender, receiver) = mpsc::channel();
-    Checker { index, stopped: &AtomicBool::new(false), sender }.sample(number, None, &mut Vec::new());
+    Checker { index, bundles, stopped: &AtomicBool::new(false), sender }.sample(number, None, &mut Vec::new());
     let found = |message| match message {
         Message::Found(broken) => Some(broken),
         Message::Checked { .. } => None,
@@ -75,6 +77,7 @@ pub(super) fn check_sample(index: &Index, number: u64) -> Vec<Broken> {
 /// One thread's checker of samples.
 struct Checker<'a> {
     index: &'a Index,
+    bundles: Option<&'a Bundles>,
     stopped: &'a AtomicBool,
     sender: Sender<Message>,
 }
@@ -107,7 +110,9 @@ impl Checker<'_> {
     fn chunk(&self, chunk: Range<u64>, buf: &mut Vec<u8>) -> Message {
         let layout = &self.index.layout;
         // End of the sample before; unknown after a broken record.
+        // Where bundles are, the samples before and behind are others.
         let mut free = match chunk.start.checked_sub(1) {
+            _ if self.bundles.is_some() => None,
             None => Some(layout.data_offset),
             Some(before) => self.index.record(before).ok().map(|record| record.extent().end),
         };
@@ -143,6 +148,10 @@ impl Checker<'_> {
         let name = || self.index.name_or_number(number, &record);
         let location = || self.index.location(record.bytes());
         let extent = record.extent();
+        if let Err(problem) = check_record(self.bundles, number, &record) {
+            self.found(Broken::Record { index: number, problem });
+            return (None, 0);
+        }
         match free {
             Some(free) if extent.start < free => {
                 self.found(Broken::Overlap { index: number, name: name(), location: location(), free });
@@ -150,12 +159,54 @@ impl Checker<'_> {
             Some(free) => self.zero(free..extent.start),
             None => {}
         }
-        if let Err(error) = self.check_bytes(number, &record, buf) {
+        let (checked, bytes) = match self.bundles.filter(|_| record.form.is_in_pieces()) {
+            Some(bundles) => (self.check_pieces(number, &record, bundles), bundles.sample_bytes(number)),
+            None => (self.check_bytes(number, &record, buf), record.total_bytes()),
+        };
+        let end = Some(extent.end).filter(|_| self.bundles.is_none());
+        if let Err(error) = checked {
             let problem = format!("{error} (sample {})", name());
-            self.found(Broken::Unreadable { offset: extent.start, length: record.total_bytes(), problem });
-            return (Some(extent.end), 0);
+            self.found(Broken::Unreadable { offset: extent.start, length: bytes, problem });
+            return (end, 0);
         }
-        (Some(extent.end), record.total_bytes())
+        (end, bytes)
+    }
+
+    /// Checks the checksums of a sample's pieces, and that they join to a file with an image of the recorded size, unless
+    /// the work is stopped.
+    fn check_pieces(&self, index: u64, record: &IndexRecord, bundles: &Bundles) -> io::Result<()> {
+        let (mut file, mut piece, mut is_intact) = (Vec::new(), Vec::new(), true);
+        let mut markers = 0;
+        for Piece { extent, crc32c: stored } in bundles.pieces(index) {
+            let from = file.len();
+            let each = |part: &[u8]| file.extend_from_slice(part);
+            let Some(computed) = self.checksum(extent.clone(), &mut piece, each)? else { return Ok(()) };
+            markers = file.len() - from;
+            if stored != computed {
+                let (name, location) = (self.index.name_or_number(index, record), self.index.location(extent));
+                self.found(Broken::Sample { index, name, location, stored, computed });
+                is_intact = false;
+            }
+        }
+        if !is_intact {
+            return Ok(());
+        }
+        let groups = file.len() - markers;
+        let file = ddlp_pixels::pieces::join(&file[..groups], &file[groups..]);
+        let problem = match Preparer::new(Limits::default()).info(&file) {
+            Ok(info)
+                if (info.width, info.height, info.orientation) == (record.width, record.height, record.orientation) =>
+            {
+                return Ok(());
+            }
+            Ok(info) => {
+                format!("its pieces are an image of {} x {}, orientation {}", info.width, info.height, info.orientation)
+            }
+            Err(error) if error.is_of_the_image() => format!("its pieces are no image: {error}"),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        self.found(Broken::Record { index, problem });
+        Ok(())
     }
 
     /// Checks all checksums of a sample, unless the work is stopped.
