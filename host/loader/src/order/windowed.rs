@@ -163,11 +163,11 @@ impl<I: Iterator<Item = Part>> Line<I> {
 /// Rotates the parts of a lane so that a part ends after `until` samples, if the lane is long enough.
 fn staggered(parts: &[Part], until: u64) -> impl Iterator<Item = Part> {
     let mut end = 0;
-    let ends = parts.iter().map(|part| {
+    let mut ends = parts.iter().map(|part| {
         end += part.samples;
         end
     });
-    let offset = ends.skip_while(|&end| end < until).next().map_or(0, |end| end - until);
+    let offset = ends.find(|&end| end >= until).map_or(0, |end| end - until);
     let (mut at, mut before, mut behind) = (0, Vec::new(), Vec::new());
     for &Part { first, samples } in parts {
         let cut = offset.saturating_sub(at).min(samples);
