@@ -40,6 +40,7 @@ class Arguments:
         strategy: Literal["ordered", "mte", "wrr", "cpu", "csd"] = "ordered",
         seed: int = 0,
         shuffle: bool = True,
+        shuffle_window: int | None = None,
         policy: Literal["fail", "skip", "replace"] = "fail",
         max_corrupt: int | str | None = None,
         last: Literal["short", "drop", "pad"] = "short",
@@ -115,6 +116,11 @@ class Arguments:
             seed: Seed of the order and of all draws.
             shuffle: Whether each epoch is a new permutation of the samples. Otherwise they come in the order of the
                 dataset, as for validation.
+            shuffle_window: Number of bundles from which the samples of a shuffled epoch come at a time, so that a pack
+                is read almost in sequence, as slow disks need it. A bundle is that of a pack of pieces, else 1024
+                samples that lie side by side. Use it for packs whose neighbours are of different classes: batches have
+                samples of a few bundles. At most `batch_size`, and best a multiple of `world_size`. Default: all
+                samples are shuffled together.
             policy: Treatment of corrupt samples, which do not give an image or which the disk fails to read. A sample
                 whose file is missing, has changed or is out of reach is not corrupt: it always ends the run. "fail":
                 end the run with an error that names the sample; "skip": leave the sample out and count it; "replace":
@@ -211,6 +217,7 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "strategy": None,
     "seed": None,
     "shuffle": None,
+    "shuffle_window": None,
     "policy": None,
     "max_corrupt": limit_of,
     "last": None,

@@ -26,7 +26,8 @@ def text_of(fidelity: Any) -> str:
     ]
     if min(by_epoch)[0] != 0:
         raise ConfigurationError(
-            f"`fidelity` has numbers for the epochs {sorted(epoch for epoch, _ in by_epoch)}, but must begin with epoch 0"
+            f"`fidelity` has numbers for the epochs {sorted(epoch for epoch, _ in by_epoch)}, but must begin with "
+            "epoch 0"
         )
     return ",".join(f"{epoch}:{number}" for epoch, number in sorted(by_epoch))
 
@@ -57,6 +58,6 @@ def _whole(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise ConfigurationError(
-            f"{name} is {value!r}, but must be a whole number: the number of a scan group from 1 to 10, a dict of epochs "
-            "and such numbers, or a function of the epoch"
+            f"{name} is {value!r}, but must be a whole number: the number of a scan group from 1 to 10, a dict of "
+            "epochs and such numbers, or a function of the epoch"
         ) from None

@@ -312,3 +312,27 @@ def test_folds_are_each_validated_once(pack):
 def test_a_wrong_division_is_named(pack, arguments, said):
     with pytest.raises(ddlp.ConfigurationError, match=said):
         ddlp.split(pack, **arguments)
+
+
+def test_a_shuffle_window_takes_each_sample_once_and_resumes(pack):
+    options = {"shuffle_window": 4, "epochs": 2}
+    with loader(pack, **options) as windowed, loader(pack, epochs=2) as full:
+        expected = [batch for _ in range(2) for batch in content(windowed)]
+        first_epoch = [sample_id for _, ids, *_ in expected[: len(windowed)] for sample_id in ids]
+        assert sorted(indices_of(full)) == sorted(first_epoch)
+    with loader(pack, **options) as first:
+        iterator = iter(first)
+        begun = content(next(iterator) for _ in range(2))
+        state = first.state_dict()
+    assert state["shuffle_window"] == 4
+    with loader(pack, **options) as second:
+        second.load_state_dict(state)
+        assert begun + [batch for _ in range(2) for batch in content(second)] == expected
+    with loader(pack, epochs=2) as other:
+        with pytest.raises(ddlp.ConfigurationError, match="shuffle window 4, this run has"):
+            other.load_state_dict(state)
+
+
+def test_a_shuffle_window_needs_a_pack(photos):
+    with pytest.raises(ddlp.ConfigurationError, match=r"`shuffle_window`.*ddlp pack SOURCE OUT"):
+        loader(photos, shuffle_window=4)

@@ -2,8 +2,8 @@
 
 use crate::runs::wait_until;
 use ddlp_dataset::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile, Piece,
-    ReadError, Silences, Stored, Unavailable,
+    Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
@@ -258,6 +258,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        self.dataset.bundles()
     }
 
     fn scan_groups(&self) -> Option<&ScanGroups> {

@@ -234,7 +234,7 @@ impl Loader {
         let task = &self.engine.task;
         let (order, identity) = ((task.seed, task.shuffle, self.fresh.strategy), task.dataset.identity());
         let programs = task.buckets.iter().map(|bucket| &bucket.program);
-        let recorded = (task.walks.portions(), &self.fresh.choice, task.fidelity.recorded());
+        let recorded = (task.walks.portions(), &self.fresh.choice, task.fidelity.recorded(), self.fresh.shuffle_window);
         let plan = Plan::empty(order, programs, &identity, &task.cut, recorded, self.batches);
         Plan { epochs: self.engine.lock().plan.whole_epochs(), ..plan }
     }

@@ -10,6 +10,7 @@ mod buckets;
 mod choice;
 mod split;
 mod walks;
+mod windowed;
 
 pub(crate) use buckets::{BUCKETS_MAX, Buckets};
 pub use choice::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, Weights};
@@ -17,6 +18,7 @@ pub(crate) use choice::{Chosen, Copies, read_indices};
 pub use split::split;
 pub use walks::Portion;
 pub(crate) use walks::{Walks, described, portions_of};
+pub(crate) use windowed::{Lanes, ShuffleWindow};
 
 use crate::schedule::BatchId;
 use std::io;

@@ -4,7 +4,7 @@
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
 //! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
-//! lack the choice of samples, and of version 6, which lack the fidelity, can still be read: runs of the first two
+//! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the first two
 //! shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five chooses
 //! samples, and all six read whole images. Epochs and batches count from 0.
 //!
@@ -77,6 +77,9 @@ pub struct PlannedRun {
     /// How exactly images are read, by the epoch from which on it holds; recorded since version 7.
     #[serde(default)]
     pub fidelity: Fidelities,
+    /// Bundles from which samples come at a time; recorded since version 7.
+    #[serde(default)]
+    pub shuffle_window: Option<u32>,
 }
 
 /// What all versions have: the fields of [`Plan`] but the last.
@@ -186,8 +189,20 @@ impl Plan {
 
     fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
         let of_sixth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions, choice): SixthRun| {
-            let fidelity = Fidelities::default();
-            PlannedRun { strategy, last, rank, world, pipelines, policy, shuffle, portions, choice, fidelity }
+            let (fidelity, shuffle_window) = (Fidelities::default(), None);
+            PlannedRun {
+                strategy,
+                last,
+                rank,
+                world,
+                pipelines,
+                policy,
+                shuffle,
+                portions,
+                choice,
+                fidelity,
+                shuffle_window,
+            }
         };
         let of_fifth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions): FifthRun| {
             let choice = ChoiceRecord::default();
@@ -238,7 +253,7 @@ impl Plan {
         programs: impl Iterator<Item = &'p Program>,
         dataset: &Identity,
         cut: &EpochCut,
-        (portions, choice, fidelity): (&[Portion], &ChoiceRecord, Fidelities),
+        (portions, choice, fidelity, shuffle_window): (&[Portion], &ChoiceRecord, Fidelities, Option<u32>),
         batches: u32,
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
@@ -262,6 +277,7 @@ impl Plan {
                 portions: portions.to_vec(),
                 choice: choice.clone(),
                 fidelity,
+                shuffle_window,
             }),
         }
     }
@@ -291,6 +307,12 @@ impl Plan {
             if recorded != actual {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
+        }
+        let windows = [self, run].map(|plan| plan.run.as_ref().and_then(|run| run.shuffle_window));
+        if windows[0] != windows[1] {
+            let words = |window: Option<u32>| window.map_or("of all samples".into(), |count| count.to_string());
+            let [recorded, actual] = windows.map(words);
+            return Err(PlanError::OtherRun { field: "shuffle window", recorded, actual });
         }
         let whole = Fidelities::default();
         let fidelities = [self, run].map(|plan| plan.run.as_ref().map_or(&whole, |run| &run.fidelity));

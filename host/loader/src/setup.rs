@@ -1,4 +1,7 @@
-//! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
+//! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits. `window`:
+//! the windowed order.
+
+mod window;
 
 use crate::bucket::Bucket;
 use crate::builder::LoaderBuilder;
@@ -128,7 +131,7 @@ impl RunSetup {
         }
         let (chosen, choice) = chosen_of(builder, &*dataset, &beside)?;
         let mut sizes = sizes_of(builder, &*dataset)?;
-        let (walks, cut) = epochs_of(options, &*dataset, chosen, &shapes, &sizes)?;
+        let (walks, cut) = epochs_of(options, &dataset, chosen, &shapes, &sizes)?;
         let fidelity = RunFidelity::new(&options.fidelity, builder.fidelity.as_ref(), &*dataset);
         let fidelity = fidelity.map_err(LoaderError::Options)?;
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
@@ -148,6 +151,8 @@ impl RunSetup {
             version: STATE_VERSION,
             seed: options.seed,
             shuffle: options.shuffle,
+            // An option of at most 4096.
+            shuffle_window: options.shuffle_window.map(|count| count as u32),
             dataset: dataset.identity().to_string(),
             program: program_digest(&buckets, &cut)?,
             pipeline: options.buckets.is_empty().then(|| options.pipeline.clone()),
@@ -275,7 +280,7 @@ impl RunSetup {
                 self.buckets.iter().map(|bucket| &bucket.program),
                 &dataset,
                 &self.cut,
-                (self.walks.portions(), &self.fresh.choice, self.fidelity.recorded()),
+                (self.walks.portions(), &self.fresh.choice, self.fidelity.recorded(), self.fresh.shuffle_window),
                 self.batches,
             );
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
@@ -325,6 +330,10 @@ impl RunSetup {
             recorder.note(note);
         }
         if let Some(note) = note_of_rejected(&*self.dataset, options.policy) {
+            tracing::warn!("{note}");
+            recorder.note(note);
+        }
+        if let Some(note) = window::note_of_window(options) {
             tracing::warn!("{note}");
             recorder.note(note);
         }
@@ -520,7 +529,7 @@ fn chosen_of(
 /// Returns the samples of every epoch, and how an epoch is cut into batches.
 fn epochs_of(
     options: &LoaderOptions,
-    dataset: &dyn Dataset,
+    dataset: &Arc<dyn Dataset>,
     chosen: Chosen,
     shapes: &[Shape],
     sizes: &[ImageSize],
@@ -552,8 +561,10 @@ fn epochs_of(
         )));
     }
     let seed = options.shuffle.then_some(options.seed);
+    let chooses = chosen.record.indices.is_some() || chosen.record.weights.is_some();
+    let window = window::window_of(options, dataset, &cut, chooses).map_err(LoaderError::Options)?;
     let walks = if parts.is_empty() {
-        Walks::plain(seed, samples, chosen)
+        Walks::plain(seed, samples, chosen).windowed(window)
     } else {
         let portions = portions_of(&parts, samples.div_ceil(repeats)).map_err(LoaderError::Options)?;
         Walks::of_mix(seed, samples, portions, chosen.copies)

@@ -22,6 +22,9 @@ pub struct LoaderState {
     /// Whether the run shuffles its epochs.
     #[serde(default = "shuffled")]
     pub shuffle: bool,
+    /// Bundles from which samples come at a time; `None` if all samples are shuffled together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<u32>,
     /// Identity of the dataset, hexadecimal.
     pub dataset: String,
     /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
@@ -153,7 +156,8 @@ fn listed(differences: &[Difference]) -> String {
 impl LoaderState {
     /// Returns the state with these fidelities, in the version that they need.
     pub(crate) fn with_fidelity(self, fidelity: Fidelities) -> Self {
-        let version = if fidelity.is_default() { STATE_VERSION } else { LATER_STATE_VERSION };
+        let is_earlier = fidelity.is_default() && self.shuffle_window.is_none();
+        let version = if is_earlier { STATE_VERSION } else { LATER_STATE_VERSION };
         Self { version, fidelity, ..self }
     }
 
@@ -217,6 +221,7 @@ impl LoaderState {
     /// Returns the differences to a run that would save `fresh` at its start.
     fn differences(&self, fresh: &Self) -> Vec<Difference> {
         let number = |number: u64| Some(number.to_string());
+        let window = |window: Option<u32>| Some(window.map_or("of all samples".into(), |count| count.to_string()));
         let last = |last: LastBatch| Some(format!("{last:?}").to_lowercase());
         let pipeline = |state: &Self| {
             // As a pipeline's file spells operations, but in one line.
@@ -238,6 +243,7 @@ impl LoaderState {
         let fields = [
             ("seed", number(self.seed), number(fresh.seed)),
             ("shuffle", Some(self.shuffle.to_string()), Some(fresh.shuffle.to_string())),
+            ("shuffle window", window(self.shuffle_window), window(fresh.shuffle_window)),
             ("samples per epoch", number(self.epoch_samples), number(fresh.epoch_samples)),
             ("epochs of", portions(self), portions(fresh)),
             ("batch size", number(self.batch_size), number(fresh.batch_size)),

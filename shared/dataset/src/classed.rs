@@ -8,8 +8,8 @@
 
 use crate::label_text::LabelTexts;
 use crate::{
-    BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
+    MixPart, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
@@ -162,10 +162,6 @@ fn check_numbers(dataset: &dyn Dataset, classes: &[String]) -> Result<(), Classe
 
 #[warn(clippy::missing_trait_methods)]
 impl Dataset for Classed {
-    fn scan_groups(&self) -> Option<&ScanGroups> {
-        self.dataset.scan_groups()
-    }
-
     fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -186,6 +182,14 @@ impl Dataset for Classed {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        self.dataset.bundles()
+    }
+
+    fn scan_groups(&self) -> Option<&ScanGroups> {
+        self.dataset.scan_groups()
     }
 
     fn name(&self, index: u64) -> String {

@@ -21,6 +21,7 @@
 
 pub mod pack;
 
+mod bundles;
 mod classed;
 mod decoder;
 pub mod errno;
@@ -49,6 +50,7 @@ mod stamp;
 mod table;
 mod text_file;
 
+pub use bundles::Bundles;
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
@@ -299,6 +301,12 @@ pub trait Dataset: Send + Sync {
     /// other decoders too.
     fn decoders(&self) -> Decoders {
         Decoders::NONE
+    }
+
+    /// Returns how the samples lie in bundles, for an order that reads a few bundles at a time; `None` if the order in
+    /// which samples lie is not known. May read no sample. Fails if the system refuses memory.
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        Ok(None)
     }
 
     /// Returns the scan groups of samples that are stored in pieces; `None` if all samples are stored whole. A run may

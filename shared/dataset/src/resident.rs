@@ -10,8 +10,8 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile, Piece,
-    ReadError, Silences, Stored, Unavailable,
+    Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
+    Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
@@ -188,6 +188,10 @@ impl Dataset for Resident {
 
     fn parts(&self) -> Vec<MixPart> {
         self.dataset.parts()
+    }
+
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        self.dataset.bundles()
     }
 
     fn scan_groups(&self) -> Option<&ScanGroups> {

@@ -117,7 +117,8 @@ impl SampleReader {
     }
 
     /// Prepares a sample into `out`: rows of RGB, 8 bits. Begins where [`fetch`](Self::fetch) has left it, by the same
-    /// draw and fidelity, if the sample was `fetched`, and clears it. After an error the contents of `out` are undefined.
+    /// draw and fidelity, if the sample was `fetched`, and clears it. After an error the contents of `out` are
+    /// undefined.
     ///
     /// # Panics
     ///

@@ -33,3 +33,4 @@ mod ranges;
 mod reading;
 mod stalls;
 mod versions;
+mod windowed;

@@ -1,7 +1,7 @@
 //! Packs of pieces: the pixels of a fidelity do not depend on who reads them, and how.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
-use ddlp_host::{LoaderBuilder, LocalResults, Strategy};
+use ddlp_host::{Fidelity, LoaderBuilder, LocalResults, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local};
@@ -43,6 +43,9 @@ fn each_fidelity_has_one_digest_and_that_of_whole_images_is_the_folders() {
             variants.push((format!("{strategy}"), with(&pack, strategy).drive(local(LocalResults::Shared))));
         }
         variants.push(("drive alone, mte".to_owned(), with(Path::new(&url), Strategy::Mte)));
+        for (name, builder) in variants.clone() {
+            variants.push((format!("{name}, in a window"), builder.with(|o| o.shuffle_window = Some(4))));
+        }
         for (name, builder) in variants {
             assert_eq!(run(&name, builder).0, expected, "{name}, fidelity {fidelity}");
         }
@@ -50,4 +53,37 @@ fn each_fidelity_has_one_digest_and_that_of_whole_images_is_the_folders() {
     }
     assert_eq!(digests.len(), 4, "each fidelity has other pixels");
     assert_eq!(digests.get(&folder), Some(&"10"));
+}
+
+#[test]
+fn a_fidelity_that_changes_is_that_of_each_epoch_on_both_prongs() {
+    let photos = Photos::new(SAMPLES);
+    let pack = photos.pack_as("pcr.ddlp", PackFormat::of(StoredForm::Pcr));
+    let with = |fidelity: &str, strategy| {
+        let of = loader(&pack).with(|o| (o.epochs, o.strategy) = (2, strategy));
+        of.with(|o| o.fidelity = fidelity.parse().unwrap())
+    };
+    let (expected, _) = run("cpu", with("0:1,1:5", Strategy::Cpu));
+    let by_drive = with("0:1,1:5", Strategy::Csd).drive(local(LocalResults::Shared));
+    assert_eq!(run("csd", by_drive).0, expected);
+    let asked = |strategy| with("10", strategy).fidelity_by(|epoch| Ok(Fidelity::new(1 + 4 * epoch as u8).unwrap()));
+    assert_eq!(run("asked", asked(Strategy::Cpu)).0, expected);
+    assert_eq!(run("csd asked", asked(Strategy::Csd).drive(local(LocalResults::Shared))).0, expected);
+    for other in ["1", "5"] {
+        assert_ne!(run(other, with(other, Strategy::Cpu)).0, expected);
+    }
+    // A run that resumes in the middle of the first epoch.
+    let whole = Run::of(with("0:1,1:5", Strategy::Ordered));
+    let mut first = with("0:1,1:5", Strategy::Ordered).build().unwrap();
+    for _ in 0..3 {
+        first.next().unwrap().unwrap();
+    }
+    let state = first.state();
+    let resumed = |fidelity: &str| {
+        let builder = with(fidelity, Strategy::Ordered).with(|o| o.resume = Some(state.clone()));
+        Run::of(builder.drive(local(LocalResults::Shared)))
+    };
+    assert_eq!(resumed("0:1,1:5").batches, whole.batches[3..]);
+    assert_eq!(resumed("0:1,1:5").digest, resumed("0:1,1:5").digest);
+    assert_ne!(resumed("0:1,1:5").digest, resumed("0:1,1:10").digest);
 }

@@ -18,6 +18,7 @@ impl LoaderState {
             "strategy": word(self.strategy),
             "seed": self.seed,
             "shuffle": self.shuffle,
+            "shuffle_window": self.shuffle_window,
             "policy": self.policy.map(word),
             "last": word(self.last),
             "epoch_samples": self.epoch_samples,
@@ -42,6 +43,7 @@ impl Plan {
             "strategy": run.map(|run| word(run.strategy)),
             "seed": self.seed,
             "shuffle": self.shuffles(),
+            "shuffle_window": run.and_then(|run| run.shuffle_window),
             "policy": run.map(|run| word(run.policy)),
             "last": run.map(|run| word(run.last)),
             "epoch_samples": self.epoch_samples,
@@ -94,6 +96,7 @@ mod tests {
             version: 2,
             seed: 7,
             shuffle: true,
+            shuffle_window: Some(8),
             dataset: String::new(),
             program: String::new(),
             pipeline: Some(Pipeline::cifar_train()),
@@ -133,6 +136,7 @@ mod tests {
                 portions: Vec::new(),
                 choice: ChoiceRecord::default(),
                 fidelity: Fidelities::default(),
+                shuffle_window: Some(8),
             }),
             ..Plan::default()
         };

@@ -24,6 +24,8 @@ use std::time::Duration;
 pub(crate) const THREADS_MAX: u64 = 1024;
 /// Most batch buffers.
 pub const BUFFERS_MAX: u16 = 4096;
+/// Most bundles of a shuffle window.
+const WINDOW_MAX: u64 = 4096;
 /// Most batches that one drive has in work.
 const DEPTH_MAX: u64 = 32;
 /// Most classes of mixed labels. Each label has a number for each class.
@@ -178,6 +180,12 @@ options! {
         /// for validation.
         shuffle: bool = true => values(Switch).recorded().flag("").flag_name("no-shuffle").flag_doc("\
             Deliver the samples of each epoch in the order of the dataset instead of a shuffled one.");
+        /// Number of bundles from which the samples of a shuffled epoch come at a time, so that a pack is read almost in
+        /// sequence, as slow disks need it. A bundle is that of a pack of pieces, else 1024 samples that lie side by
+        /// side. Use it for packs whose neighbours are of different classes: batches have samples of a few bundles. At
+        /// most `batch_size`, and best a multiple of `world_size`.
+        shuffle_window: Option<usize> = None, "all samples are shuffled together" => whole(1, WINDOW_MAX)
+            .recorded().flag("N");
         /// Treatment of corrupt samples, which do not give an image or which the disk fails to read. A sample whose
         /// file is missing, has changed or is out of reach is not corrupt: it always ends the run.
         #[serde(with = "lower_case")]

@@ -30,7 +30,7 @@ pub fn split(groups: &[i64], sizes: &[u64], seed: u64) -> io::Result<Vec<Vec<u64
     for (number, positions) in (0u64..).zip(of_groups.values_mut()) {
         let mut rng = Rng::for_epoch(seed, number, SPLIT_STREAM);
         let (offset, count) = (rng.uniform(), positions.len() as f64);
-        shuffle(positions, rng);
+        shuffle(positions, &mut rng);
         placed.extend((0u64..).zip(positions).map(|(at, position)| ((at as f64 + offset) / count, *position)));
     }
     placed.sort_unstable_by(|(one, a), (other, b)| one.total_cmp(other).then(a.cmp(b)));

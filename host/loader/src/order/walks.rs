@@ -7,10 +7,12 @@
 //!   many samples of each walk as the part's portion says, from where epoch `e − 1` stopped. So every sample of a part
 //!   is taken once before any is taken again, whatever the length of an epoch.
 //! - A [`choice`](super::choice) of samples takes the place of the plain dataset's samples.
+//! - A [windowed order](super::windowed) takes the place of the permutation if the run asks for one.
 //!
 //! If the run does not shuffle, the order of the dataset takes the place of every permutation.
 
 use super::choice::{Chosen, Copies, Listed, Picks, of_epoch, wrong};
+use super::windowed::ShuffleWindow;
 use ddlp_dataset::MixPart;
 use ddlp_pixels::draw::Rng;
 use serde::{Deserialize, Serialize};
@@ -80,18 +82,25 @@ pub(crate) struct Walks {
     /// The samples of a plain dataset from which epochs are made.
     picks: Picks,
     copies: Copies,
+    /// The order that takes the place of a permutation of all samples.
+    window: Option<ShuffleWindow>,
 }
 
 impl Walks {
     /// Describes the epochs of a plain dataset, or of a choice of its samples, of at most `u32::MAX` samples each.
     pub fn plain(seed: Option<u64>, samples: u64, chosen: Chosen) -> Self {
-        Self { seed, samples, portions: Vec::new(), picks: chosen.picks, copies: chosen.copies }
+        Self { seed, samples, portions: Vec::new(), picks: chosen.picks, copies: chosen.copies, window: None }
+    }
+
+    /// Takes the samples of an epoch, all of the dataset, in a windowed order if there is one.
+    pub fn windowed(self, window: Option<ShuffleWindow>) -> Self {
+        Self { window, ..self }
     }
 
     /// Describes the epochs of a mix, of `samples` samples each. The portions are those of an epoch's different
     /// samples. The parts have at most `u32::MAX` samples together, and an epoch has at most as many.
     pub fn of_mix(seed: Option<u64>, samples: u64, portions: Vec<Portion>, copies: Copies) -> Self {
-        Self { seed, samples, portions, picks: Picks::All, copies }
+        Self { seed, samples, portions, picks: Picks::All, copies, window: None }
     }
 
     /// Returns the portions of a mix that each epoch takes, and nothing for a plain dataset.
@@ -171,6 +180,9 @@ impl Walks {
         if !self.portions.is_empty() {
             return self.sample_ids_of_mix(epoch);
         }
+        if let (Some(window), Some(seed)) = (&self.window, self.seed) {
+            return window.sample_ids(seed, epoch);
+        }
         let mut ids = match &self.picks {
             Picks::All => {
                 let pool = self.pool(self.copies.dataset);
@@ -204,7 +216,7 @@ impl Walks {
             }
         };
         if let Some(seed) = self.seed {
-            shuffle(&mut ids, Rng::for_epoch(seed, epoch.into(), SHUFFLE_STREAM));
+            shuffle(&mut ids, &mut Rng::for_epoch(seed, epoch.into(), SHUFFLE_STREAM));
         }
         ids.truncate(self.different() as usize);
         Ok(ids)
@@ -249,25 +261,25 @@ impl Walks {
         if let Some(seed) = self.seed
             && self.portions.len() > 1
         {
-            shuffle(&mut ids, Rng::for_epoch(seed, epoch.into(), MIX_STREAM));
+            shuffle(&mut ids, &mut Rng::for_epoch(seed, epoch.into(), MIX_STREAM));
         }
         Ok(ids)
     }
 }
 
 /// Makes `order` the permutation of a pass over `samples` samples.
-fn shuffle_pass(order: &mut Vec<u32>, rng: Rng, samples: u64) -> io::Result<()> {
+fn shuffle_pass(order: &mut Vec<u32>, mut rng: Rng, samples: u64) -> io::Result<()> {
     if order.capacity() < samples as usize {
         *order = room(samples)?;
     }
     order.clear();
     order.extend(0..samples as u32);
-    shuffle(order, rng);
+    shuffle(order, &mut rng);
     Ok(())
 }
 
 /// Shuffles by Fisher–Yates.
-pub(super) fn shuffle<T>(items: &mut [T], mut rng: Rng) {
+pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.below(last as u64 + 1) as usize);
     }

@@ -24,6 +24,7 @@ fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
                 portions: vec![Portion { samples: seed % 100, taken: 8 }, Portion { samples: 3, taken: 8 }],
                 choice: ChoiceRecord { repeats: 3, indices: Some("ab".into()), ..ChoiceRecord::default() },
                 fidelity: "0:2,3:10".parse().unwrap(),
+                shuffle_window: None,
             }),
         })
     })
@@ -169,6 +170,7 @@ fn in_order() -> PlannedRun {
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
         fidelity: Fidelities::default(),
+        shuffle_window: None,
     }
 }
 

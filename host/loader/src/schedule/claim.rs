@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn an_epoch_begins_ahead_only_if_it_may() {
         let mut schedule = Schedule::new(ScheduleConfig { epochs: 0..3, ..measured(0).config });
-        let mut claim = |schedule: &mut Schedule| schedule.claim(CPU, 0.0, Room::Any);
+        let claim = |schedule: &mut Schedule| schedule.claim(CPU, 0.0, Room::Any);
         assert!(schedule.let_begin(0) && !schedule.let_begin(0));
         assert_eq!([claim(&mut schedule), claim(&mut schedule)], [Some(HEAD), Some(TAIL)]);
         assert_eq!(claim(&mut schedule), None);

@@ -5,6 +5,7 @@ fn state() -> LoaderState {
         version: STATE_VERSION,
         seed: 1,
         shuffle: true,
+        shuffle_window: None,
         dataset: "ab".into(),
         program: "12".into(),
         pipeline: Some(Pipeline::imagenet_train()),

@@ -11,6 +11,7 @@ use super::record::IndexRecord;
 use super::superblock::PackLayout;
 use crate::Piece;
 use ddlp_pixels::ScanGroups;
+use std::io;
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -151,6 +152,17 @@ impl Bundles {
     /// Returns the scan groups.
     pub(super) fn groups(&self) -> &ScanGroups {
         &self.shape.groups
+    }
+
+    /// Returns how the samples lie in bundles. Fails if the system refuses memory.
+    pub(super) fn in_order(&self) -> io::Result<crate::Bundles> {
+        let mut indices = Vec::new();
+        indices.try_reserve_exact(self.positions.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        indices.resize(self.positions.len(), 0);
+        for (index, &position) in (0..).zip(&self.positions) {
+            indices[position as usize] = index;
+        }
+        Ok(crate::Bundles { samples: self.shape.bundle_samples.into(), indices: Some(indices) })
     }
 
     /// Returns the pieces of a sample: one for each group, then the markers. Some may be empty.

@@ -351,6 +351,12 @@ impl Dataset for Pack {
         intact.filter_map(decoder).collect()
     }
 
+    /// Samples that are not in pieces lie in the order of their indices, so any neighbours are a bundle.
+    fn bundles(&self) -> io::Result<Option<crate::Bundles>> {
+        let neighbours = crate::Bundles { samples: crate::Bundles::NEIGHBOURS, indices: None };
+        self.bundles.as_ref().map_or(Ok(neighbours), Bundles::in_order).map(Some)
+    }
+
     fn kind(&self) -> &'static str {
         "pack"
     }

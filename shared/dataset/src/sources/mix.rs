@@ -16,8 +16,8 @@ pub(crate) use file::paths_in;
 
 use crate::sample::IdentityHasher;
 use crate::{
-    BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
+    MixPart, OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
@@ -253,6 +253,11 @@ impl Dataset for Mix {
             weight: *weight,
         };
         self.members.iter().map(part).collect()
+    }
+
+    /// The parts of a mix are walked apart.
+    fn bundles(&self) -> io::Result<Option<Bundles>> {
+        Ok(None)
     }
 
     /// Datasets with different groups have no common fidelity but that of whole images.

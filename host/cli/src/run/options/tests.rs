@@ -13,6 +13,7 @@ fn state() -> LoaderState {
         version: 2,
         seed: 7,
         shuffle: true,
+        shuffle_window: None,
         dataset: String::new(),
         program: String::new(),
         pipeline: Some(Pipeline::cifar_train()),
@@ -46,6 +47,7 @@ fn plan() -> Plan {
         portions: Vec::new(),
         choice: ChoiceRecord::default(),
         fidelity: Fidelities::default(),
+        shuffle_window: None,
     };
     Plan {
         seed: 7,
