@@ -40,7 +40,8 @@ fn check(bytes: &[u8]) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-        let (dataset, drawn): (&dyn Dataset, _) = (&pack, Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE });
+        let drawn = Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE };
+        let dataset: &dyn Dataset = &pack;
         let _ = reader.prepare(StoredAt { dataset, index }, None, &mut preparer, drawn, &mut out);
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());

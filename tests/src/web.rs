@@ -111,7 +111,8 @@ fn serve(stream: &TcpStream, bytes: &[u8], requests: &Mutex<u64>, plan: &Plan) -
         let Range { start, end } = request.range;
         write!(
             out,
-            "HTTP/1.1 206 Partial Content\r\nETag: {tag}\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{}\r\n\r\n",
+            "HTTP/1.1 206 Partial Content\r\nETag: {tag}\r\nContent-Length: {}\r\n\
+             Content-Range: bytes {start}-{}/{}\r\n\r\n",
             body.len(),
             end - 1,
             bytes.len()

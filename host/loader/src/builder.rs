@@ -108,8 +108,8 @@ impl LoaderBuilder {
     }
 
     /// Sets a function that returns the fidelity of an epoch, in place of [`LoaderOptions::fidelity`]. The consumer's
-    /// thread calls it once for each epoch, when the first batch of the epoch before is asked for: no batch of the epoch
-    /// is prepared before. States know its answers.
+    /// thread calls it once for each epoch, when the first batch of the epoch before is asked for: no batch of the
+    /// epoch is prepared before. States know its answers.
     pub fn fidelity_by(mut self, fidelity: impl Fn(u32) -> Result<Fidelity, String> + Send + Sync + 'static) -> Self {
         self.fidelity = Some(Arc::new(fidelity));
         self

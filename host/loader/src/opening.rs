@@ -15,9 +15,9 @@ use ranges::RangeBlocks;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is read
-/// by ranges; or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose
-/// dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
+/// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
+/// read by ranges; or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it),
+/// whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///

@@ -4,9 +4,9 @@
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
 //! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
-//! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the first two
-//! shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five chooses
-//! samples, and all six read whole images. Epochs and batches count from 0.
+//! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the
+//! first two shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five
+//! chooses samples, and all six read whole images. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 

@@ -184,10 +184,13 @@ impl Nginx {
         }
         let server = folder.join("server");
         fs::create_dir(&server).unwrap();
-        let script = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 \
-             -subj /CN=test && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout leaf.key -out leaf.csr \
-             -subj /CN=localhost && echo subjectAltName=DNS:localhost > leaf.ext && openssl x509 -req -in leaf.csr -CA ca.pem \
-             -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 -extfile leaf.ext";
+        let script = "\
+            curve='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
+            openssl req -x509 $curve -keyout ca.key -out ca.pem -days 2 -subj /CN=test &&
+            openssl req $curve -keyout leaf.key -out leaf.csr -subj /CN=localhost &&
+            echo subjectAltName=DNS:localhost > leaf.ext &&
+            openssl x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 \
+                -extfile leaf.ext";
         let made = Command::new("sh").args(["-c", script]).current_dir(&server).stderr(Stdio::null()).status().unwrap();
         assert!(made.success(), "certificates");
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
@@ -195,7 +198,8 @@ impl Nginx {
         let config = format!(
             "user root; worker_processes 1; daemon off; pid nginx.pid; error_log error.log; events {{}}\n\
              http {{ access_log off; keepalive_requests 7;\n\
-             client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n\
+             client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4;\n\
+             scgi_temp_path t5;\n\
              server {{ listen 127.0.0.1:{}; listen 127.0.0.1:{} ssl; root {};\n\
              ssl_certificate leaf.pem; ssl_certificate_key leaf.key; }} }}",
             ports[0],

@@ -14,9 +14,9 @@ use std::time::Duration;
 /// .csv with the columns path and label), or a mix of several of these (a .toml with a table `[[dataset]]` for each,
 /// with its path and maybe its weight and kind). Without further options, a local drive is started on this machine and
 /// takes half of the cores. DATASET may also be a drive, tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this
-/// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. The URL of a pack (s3://, gs://,
-/// az://, https:// or http://) is read by ranges. Under the strategy `mte`, the CPU works from the head of an epoch and
-/// the drive from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
+/// machine needs no copy of the drive's pack, and reads over NVMe what its CPU prepares. The URL of a pack (s3://,
+/// gs://, az://, https:// or http://) is read by ranges. Under the strategy `mte`, the CPU works from the head of an
+/// epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {

@@ -227,8 +227,8 @@ impl Engine {
         }
     }
 
-    /// Asks the program's function, if it has one, for the fidelity of the epoch that is being delivered and of the next
-    /// one, which may begin from then on. Fails if the epoch that is being delivered has no fidelity.
+    /// Asks the program's function, if it has one, for the fidelity of the epoch that is being delivered and of the
+    /// next one, which may begin from then on. Fails if the epoch that is being delivered has no fidelity.
     pub fn ask_fidelity(&self) -> Result<(), LoaderError> {
         let fidelity = &self.task.fidelity;
         if !fidelity.calls_program() {

@@ -62,13 +62,15 @@ options! {
         /// Path of a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files (.csv), or a mix of
         /// these (.toml); the URL of a pack (s3, gs, az, https or http); or the address of a drive that holds a pack.
         /// That drive then also prepares batches, unless the strategy is "cpu" or `drives` names others.
-        dataset: Option<PathBuf> = None, "none, it must be given" => values(Path("a path, the URL of a pack, or the address of a drive"))
+        dataset: Option<PathBuf> = None, "none, it must be given"
+            => values(Path("a path, the URL of a pack, or the address of a drive"))
             .python("\
                 str | os.PathLike[str] | _samples.Samples | _arrow.ArrowTable | _mix.Mix | _dataset.Dataset | \
                 Sequence[tuple[Any, Any]]")
             .python_doc("\
                 Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the \
-                URL of a pack (s3, gs, az, https or http); the address of a drive that holds a pack; an object whose items are pairs of an image and a label, such as \
+                URL of a pack (s3, gs, az, https or http); the address of a drive that holds a pack; an object whose \
+                items are pairs of an image and a label, such as \
                 a dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a \
                 table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and \
                 tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what \
@@ -143,9 +145,9 @@ options! {
         /// reads the sizes of all images when it starts, unless the dataset is a pack, which knows them.
         buckets: Vec<Pipeline> = Vec::new(), "none, one pipeline for all samples" => values(Structure)
             .recorded().not_in_python();
-        /// How exactly images are read of a pack of pieces (`ddlp pack --format pcr`): the number of the last scan group
-        /// that is read, from 1 to 10. 10 reads everything. Numbers by epoch, such as "0:2,30:10", hold from that epoch
-        /// on.
+        /// How exactly images are read of a pack of pieces (`ddlp pack --format pcr`): the number of the last scan
+        /// group that is read, from 1 to 10. 10 reads everything. Numbers by epoch, such as "0:2,30:10", hold from that
+        /// epoch on.
         fidelity: Fidelities = Fidelities::default(), "10, everything" =>
             values(Text(r#"a number from 1 to 10, or numbers by epoch such as "0:2,30:10""#, |text| {
                 text.parse::<Fidelities>().map(drop)
@@ -180,8 +182,8 @@ options! {
         /// for validation.
         shuffle: bool = true => values(Switch).recorded().flag("").flag_name("no-shuffle").flag_doc("\
             Deliver the samples of each epoch in the order of the dataset instead of a shuffled one.");
-        /// Number of bundles from which the samples of a shuffled epoch come at a time, so that a pack is read almost in
-        /// sequence, as slow disks need it. A bundle is that of a pack of pieces, else 1024 samples that lie side by
+        /// Number of bundles from which the samples of a shuffled epoch come at a time, so that a pack is read almost
+        /// in sequence, as slow disks need it. A bundle is that of a pack of pieces, else 1024 samples that lie side by
         /// side. Use it for packs whose neighbours are of different classes: batches have samples of a few bundles. At
         /// most `batch_size`, and best a multiple of `world_size`.
         shuffle_window: Option<usize> = None, "all samples are shuffled together" => whole(1, WINDOW_MAX)

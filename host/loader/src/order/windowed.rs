@@ -6,8 +6,9 @@
 //! from each lane, lane by lane: so a number of ranks that divides the number of lanes divides the bundles among the
 //! ranks, and all numbers of ranks have the same global batches.
 //!
-//! Lanes are staggered: with bundles of `n` samples, a bundle begins about every `n` samples of the epoch, so that reads
-//! are spread evenly. A lane therefore begins within a bundle, whose other samples it takes at the end of the epoch.
+//! Lanes are staggered: with bundles of `n` samples, a bundle begins about every `n` samples of the epoch, so that
+//! reads are spread evenly. A lane therefore begins within a bundle, whose other samples it takes at the end of the
+//! epoch.
 
 use super::LastBatch;
 use super::walks::{room, shuffle};
