@@ -73,7 +73,8 @@ fn a_drive_with_the_same_pack_takes_part_beside_a_url() {
 fn what_may_pass_is_asked_for_again_and_changes_nothing() {
     let photos = photos();
     let expected = Run::of(over(photos.pack().to_str().unwrap())).ordered_digest;
-    let plans: [(&str, fn(&Request) -> Answer); 5] = [
+    type Fault = fn(&Request) -> Answer;
+    let plans: [(&str, Fault); 5] = [
         ("busy", |_| Answer::Status("503 Service Unavailable", "")),
         ("throttled", |_| Answer::Status("429 Too Many Requests", "Retry-After: 1\r\n")),
         ("cut", |request| Answer::Cut((request.range.end - request.range.start) as usize / 2)),
