@@ -371,7 +371,7 @@ class Loader(Arguments):
         # With several pipelines, `_has_moved` first adapts the state to the run.
         is_fit = len(self._phases) == 1
         options = {**self._options, **phase.options(), "resume": resume if is_fit else None}
-        beside, (_, samples, columns, mix, _) = (fields_of(self._fields), self._table), self._source
+        beside, (_, samples, columns, mix, *_) = (fields_of(self._fields), self._table), self._source
         device = None if self._gpu is None else self._gpu.device
         further = (self._functions, device, self._choice, self._fidelity)
         run = _ddlp.Run(written(options), samples, columns, beside, mix, *further)

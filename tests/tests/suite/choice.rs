@@ -156,6 +156,11 @@ fn ranks_share_the_batches_of_a_choice() {
             let mut joined = [first, second].concat();
             whole.sort_unstable();
             joined.sort_unstable();
+            if whole.len() < 2 * choice.views as usize {
+                // A short batch is filled until each rank has a sample.
+                assert_eq!(joined.len(), 2 * choice.views as usize, "{name}");
+                joined.retain(|id| whole.contains(id));
+            }
             assert_eq!(joined, whole, "{name}");
         }
     }
@@ -170,7 +175,7 @@ fn a_plan_replays_the_choice_that_it_was_recorded_with() {
     assert_eq!(replayed.ordered_digest, recorded.ordered_digest);
     let swapped = indices((0..SAMPLES).filter(|index| index % 3 > 0).chain([4, 5]));
     let refused = refusal(builder(&photos, &swapped).with(|o| o.replay = Some(recorded.plan)));
-    assert!(refused.contains("recorded with indices with the digest"), "{refused}");
+    assert!(refused.contains("recorded with indices "), "{refused}");
 }
 
 #[test]

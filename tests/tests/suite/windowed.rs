@@ -34,7 +34,11 @@ fn every_strategy_delivers_the_same_batches() {
         let joined: Vec<Vec<u64>> = (0..cpu.batches.len())
             .map(|batch| ranks.iter().flat_map(|run| run.batches[batch].clone()).collect())
             .collect();
-        assert_eq!(joined, cpu.batches, "{world} ranks");
+        for (joined, batch) in joined.iter().zip(&cpu.batches) {
+            // A short batch is filled until each rank has a sample.
+            assert_eq!(joined[..batch.len()], batch[..], "{world} ranks");
+            assert_eq!(joined.len(), batch.len().max(world as usize), "{world} ranks");
+        }
         let notes = ranks[0].report.notes.iter().any(|note| note.contains("shuffle window"));
         assert_eq!(notes, world == 3, "{:?}", ranks[0].report.notes);
     }
