@@ -196,9 +196,9 @@ impl Nginx {
         let made = Command::new("sh").args(["-c", script]).current_dir(&server).stderr(Stdio::null()).status().unwrap();
         assert!(made.success(), "certificates");
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
-        // Connections end soon, as those of busy servers do. As root, nginx would read files as another user.
+        // Connections end soon, as those of busy servers do. One process, so that none is left when it is killed.
         let config = format!(
-            "user root; worker_processes 1; daemon off; pid nginx.pid; error_log error.log; events {{}}\n\
+            "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}}\n\
              http {{ access_log off; keepalive_requests 7;\n\
              client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4;\n\
              scgi_temp_path t5;\n\
@@ -209,8 +209,9 @@ impl Nginx {
             folder.display()
         );
         fs::write(server.join("nginx.conf"), config).unwrap();
-        let process =
-            Command::new(program).arg("-p").arg(&server).args(["-c", "nginx.conf", "-e", "error.log"]).spawn().unwrap();
+        let mut nginx = Command::new(program);
+        nginx.arg("-p").arg(&server).args(["-c", "nginx.conf", "-e", "error.log"]);
+        let process = nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let this = Self { process, folder: server, ports };
         ddlp_tests::runs::wait_until("nginx answers", || {
             this.ports.iter().all(|&port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
