@@ -9,10 +9,15 @@ def loader(dataset, **options):
     return ddlp.Loader(dataset, **{"pipeline": ddlp.cifar_train(), "batch_size": 8, "output": "numpy", **options})
 
 
+def epoch_of(batches):
+    """Runs an epoch and returns the number of its batches."""
+    return sum(1 for _ in batches)
+
+
 @pytest.mark.parametrize("fidelity", [10, {0: 10}, {0: 10, 3: 10}, lambda epoch: 10])
 def test_every_dataset_has_whole_images(pack, fidelity):
     with loader(pack, fidelity=fidelity) as whole:
-        assert len(list(whole)) == len(whole)
+        assert epoch_of(whole) == len(whole)
         assert "fidelity" not in whole.state_dict()
 
 
@@ -31,11 +36,11 @@ def test_a_function_is_asked_once_for_each_epoch(pack):
 
     with loader(pack, fidelity=fidelity, epochs=4) as changing:
         assert asked == []
-        list(changing)
+        epoch_of(changing)
         assert asked == [0, 1]
-        list(changing)
+        epoch_of(changing)
         with pytest.raises(ddlp.ConfigurationError, match=r"`fidelity`\(2\): it is 5"):
-            list(changing)
+            epoch_of(changing)
     assert asked == [0, 1, 2]
 
 
@@ -66,4 +71,4 @@ def test_wrong_fidelities_are_refused(pack, fidelity, message):
 def test_a_function_must_name_a_scan_group(pack, answer, message):
     with loader(pack, fidelity=lambda epoch: answer) as wrong:
         with pytest.raises(ddlp.ConfigurationError, match=message):
-            list(wrong)
+            epoch_of(wrong)
