@@ -61,7 +61,8 @@ pub fn keys() -> Result<Option<Keys>, String> {
             match ELSEWHERE.into_iter().find(|key| found.contains_key(*key)) {
                 Some(key) => Err(format!(
                     "the profile in ~/.aws has `{key}`, which is not read: set AWS_ACCESS_KEY_ID, \
-                     AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, for example by `aws configure export-credentials --format env`"
+                     AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, for example by `aws configure export-credentials \
+                     --format env`"
                 )),
                 None => Ok((!found.is_empty()).then_some(Keys(found))),
             }
