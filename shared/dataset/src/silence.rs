@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The silences up to now of what holds a dataset.
+/// How long the drive or store that holds a dataset has been silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Silences {
     /// Time of all silences, the present one included.

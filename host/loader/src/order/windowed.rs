@@ -145,7 +145,7 @@ struct Line<I> {
 }
 
 impl<I: Iterator<Item = Part>> Line<I> {
-    /// Takes the next samples, of which there are as many.
+    /// Takes this many samples, the next ones.
     fn take(&mut self, mut samples: u64) -> Vec<Part> {
         let mut taken = Vec::new();
         while samples > 0 {

@@ -14,7 +14,7 @@ pub(super) struct Dealt<'s> {
 }
 
 impl<'s> Dealt<'s> {
-    /// Deals the samples of a source, of which there are less than 2³².
+    /// Deals the samples of a source, which has fewer than 2³².
     pub(super) fn new(source: &'s dyn Dataset) -> Self {
         let samples = u32::try_from(source.len()).expect("the plan refuses more");
         let mut order: Vec<u32> = (0..samples).collect();
