@@ -23,7 +23,8 @@ pub fn program(name: &str) -> PathBuf {
         let exe = std::env::current_exe().expect("the test has a path");
         let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "ddlp-device", "-p", "ddlp", "--bins"]);
+        // Of the whole workspace, so that features, and with them builds, are those of the tests.
+        cargo.args(["build", "--quiet", "--workspace", "--bins"]);
         if folder.ends_with("release") {
             cargo.arg("--release");
         }
