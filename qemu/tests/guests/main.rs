@@ -3,7 +3,7 @@
 //! the Debian package on a system with systemd.
 //!
 //! They run only with `DDLP_QEMU=1`, since each boots guests under QEMU. All together take 20 minutes; `brief` tests
-//! most of it in three boots.
+//! most of it in two boots.
 
 mod alone;
 mod brief;
