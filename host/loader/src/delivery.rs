@@ -12,6 +12,39 @@
 //!
 //! A target may [finish](crate::Finishing) batches itself. Its buffers then hold the rows as prepared and, behind them,
 //! the values of the other fields.
+//!
+//! # To add a delivery target
+//!
+//! A target lends the buffers that prongs fill, and makes each filled buffer the memory that the consumer reads.
+//!
+//! 1. Implement `DeliveryTarget` of `host/loader/src/delivery.rs`: the number of buffers, how many are free, `take`.
+//!    The loader calls these methods under its lock, so they must not wait. Memory may be allocated at the start or
+//!    when a buffer is taken first. `accepts_slots` says whether the consumer may get pixels in a drive's shared slots;
+//!    if not, they are copied into buffers.
+//! 2. Implement `BatchBuffer` for a buffer on loan, aligned to `BUFFER_ALIGNMENT`. Several threads write its rows
+//!    through one pointer, so the memory must not move, and nothing else may use it. Dropping the buffer gives it back
+//!    and calls `BufferReturned::notify`.
+//! 3. Implement `OnReady` for the buffer: copy the batch elsewhere or wait, if necessary, and return the `BatchMemory`
+//!    that the consumer holds: its address, whether the consumer may write there, and the bytes if this process can
+//!    read them. An error ends the run with `LoaderError::Delivery` when the batch is due.
+//! 4. Pass a function that makes the target to `LoaderBuilder::deliver_to`, or to `deliver_prepared_to` if the target
+//!    finishes batches itself. `host/loader/tests/suite/delivery.rs` has a target that fails, waits, or delivers into
+//!    memory that only a device can read; `tests/src/finishing.rs` has one that finishes batches, value by value.
+//!
+//! A target that *finishes* batches gets rows of bytes as prepared, whatever the options say of types and layouts, and
+//! makes the elements itself: `Batch::finishing` describes how, with MixUp and CutMix. Its buffers hold the other
+//! fields behind the rows, so one copy takes all of a batch to a device. Rows in slots that drives share come by
+//! `BatchBuffer::on_ready_from`, for a copy straight from there. The crate of the target finds its memory in a batch by
+//! `Batch::target_memory`. `host/cuda/src/delivery.rs` is such a target.
+//!
+//! Prongs write into the buffer that is taken, so the host can read and write that buffer; on a device, it is pinned
+//! memory. Everything that the loader itself checks or computes (checksums of slots, fields, floats) is done before
+//! `on_ready`. After it, the loader reads no image. `Digest::update`, `FieldView::bytes` and `Batch::into_owned` need
+//! images that this process can read, and are `FieldError::OnDevice` otherwise.
+//!
+//! Labels and other fields lie in host memory of their own (`delivery/owned.rs`), whatever the target: no prong makes
+//! them, the host looks them up once a batch's rows are known, and training code reads them on the host too, to count
+//! classes or samples. Only a target that finishes batches gets a copy of them.
 
 mod host_pool;
 mod owned;

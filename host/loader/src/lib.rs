@@ -137,7 +137,7 @@ pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
 pub use setup::{note_of_classes, note_of_rejected};
 pub use state::{Difference, LoaderState, StateError};
 
-/// The Rust code of the README, which has to compile.
+/// The Rust code of the documentation, which has to compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/rust.md")]
+struct Documentation;

@@ -1,5 +1,27 @@
 //! The forms in which a sample can be stored: one file for each, behind the trait [`Form`](form::Form). Only packs have
 //! all of them.
+//!
+//! # To add a stored form
+//!
+//! 1. Write `shared/dataset/src/forms/NAME.rs`: a type with its `Form`. Constants say what the form is, what it holds
+//!    (files or pixels) and how it stores that, and which option of `ddlp pack` asks for it. Methods check a record,
+//!    make a `Source` of the sample's bytes, and pass on the examples from which the digest of the form's ability is
+//!    made. A form whose crops need only a part of the bytes overrides `first_bytes`, `reads` (what to read: any number
+//!    of extents) and `next` (checks the bytes, and asks for more); what `next` learns for `source` are the form's
+//!    `Notes`. A form whose detail lies elsewhere than behind the sample's bytes overrides `detail_of`; one whose
+//!    detail can be compared with the bytes overrides `detail_check`. A form of pixels that leaves some files as they
+//!    are overrides `misfit`.
+//! 2. A form with its own coding also implements `FormDecoder`, which decodes a rectangle of an image, in this file.
+//!    `Header::image` makes the `Source`. Forms of JPEGs make one of the other kinds of `Source`.
+//! 3. In `forms.rs`, add the module, and a line to the list with a new number. Records and abilities hold the numbers.
+//! 4. Add the form to `pack/tests/forms.rs`, its digest to `decoder/tests.rs`, and the form to
+//!    `tests/tests/suite/digests.rs` and `docs/pack.md`.
+//!
+//! No other product file changes: `ddlp pack` with its help and summary, `ddlp inspect`, `ddlp verify`, the comparison
+//! of abilities and packing a pack again go through the list: the form `l3` came as `forms/l3.rs` and three lines in
+//! `forms.rs`. A form whose samples are not files must open a whole sample without notes, since `Dataset::sample` has
+//! no place to keep them. If the sample's bytes are a whole file, damage in its detail, or in the part that a crop
+//! reads, costs no pixels that the whole file has: the file is then read and decoded whole.
 
 mod dispatch;
 mod form;

@@ -3,6 +3,33 @@
 //!
 //! Names, parameters and defaults are torchvision's. The arithmetic uses only integers, f64 with +, −, ×, ÷, √ and the
 //! pinned `libm`, and for colours f32 with +, −, ×, ÷, so every machine gets the same result.
+//!
+//! # To add an operation
+//!
+//! 1. Write `shared/pixels/src/ops/NAME.rs`: a struct with torchvision's parameters, and its `Operate` (examples,
+//!    check, size of the result, draw). A draw adds to `Effects` what the operation does to one image, one effect or
+//!    several: an effect moves pixels (`Piece`), takes them from anywhere in the image (`Warp`), changes each pixel on
+//!    its own (`ChangePoints`), or makes pixels from several (`MakeArea`, which names the rectangle that it needs: a
+//!    margin for a blur, the whole image for a histogram). An operation whose draws take no random words says so
+//!    (`DRAWS`). The digest of the operation's ability is made from the examples.
+//! 2. In `ops.rs`, add the module, and the operation at the end of the list `operations!`: programs and states number
+//!    the operations. If a draw changes values, add the type of the change to the list `changes!`. Every match is
+//!    exhaustive.
+//! 3. Add the operation to the proptest in `passes/tests.rs`, which compares fused passes with each operation alone, to
+//!    `docs/pipelines.md`, and its digest to `ability/tests.rs`. The digests that are there must
+//!    not change: drives of earlier versions serve runs without the new operation. If the operation changes values, add
+//!    torchvision's results to `shared/pixels/tests/golden/values.py`, and the bound of the difference to
+//!    `shared/pixels/tests/suite/values.rs`.
+//! 4. Run `DDLP_UPDATE=1 cargo test -p ddlp-pixels python`, which writes the operation's class in Python
+//!    (`python/ddlp/_operations.py`) from its name, its documentation in the list, and its parameters. `ddlp.Compose`
+//!    then translates torchvision's transform of the same name, if the transform has the same parameters; otherwise
+//!    write its translation in `_compose.py`. Then run `scripts/api-docs >docs/api.md`.
+//!
+//! So an operation is two product files, as `random_posterize` was: `ops/random_posterize.rs` and a line in `ops.rs`.
+//! Everything else is made from them, or is tests and docs.
+//!
+//! `steps.rs` decides which operations share a step, `passes.rs` which steps share a pass over the pixels. Neither
+//! knows an operation by name.
 
 use crate::draw::Words;
 use crate::error::PixelError;

@@ -224,7 +224,7 @@ pub fn warnings(device: &Device) -> Vec<Advice> {
     )]
 }
 
-/// Returns the command that connects the kernel to a drive on the network, as README.md has it. `host` gives the
+/// Returns the command that connects the kernel to a drive on the network, as docs/drives.md has it. `host` gives the
 /// options that name this host, if nvme-cli would use another name.
 pub fn connect_command(host: Option<&HostIdentity>) -> String {
     let host = host.map(|host| format!(" --hostnqn={} --hostid={}", host.nqn, host.id_text()));

@@ -77,10 +77,10 @@ fn json_names_everything() {
 }
 
 #[test]
-fn the_readme_connects_as_the_advice_does() {
+fn the_documentation_connects_as_the_advice_does() {
     let command = super::advice::connect_command(None).replace("HOST", "10.0.0.7");
-    let readme = include_str!("../../../../README.md");
-    assert!(readme.lines().any(|line| line == command), "{command}");
+    let documentation = include_str!("../../../../docs/drives.md");
+    assert!(documentation.lines().any(|line| line == command), "{command}");
 }
 
 #[test]
