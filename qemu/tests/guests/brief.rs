@@ -21,9 +21,9 @@ fn linux_6_12_works_with_an_arm_drive() -> Result<()> {
     in_guests("linux_6_12_works_with_an_arm_drive", || works_with_an_arm_drive(HostKernel::Linux6_12))
 }
 
-/// Tests a kernel: nvme-cli finds and connects the drive and shows its pages; a batch by hand; the contract by both ways
-/// of passthrough; an epoch by the drive alone and one from both ends, with the same pixels as this machine's CPU; the
-/// same without a file of the dataset on the host; a reset, and an agent that is killed and comes back.
+/// Tests a kernel: nvme-cli finds and connects the drive and shows its pages; a batch by hand; the contract by both
+/// ways of passthrough; an epoch by the drive alone and one from both ends, with the same pixels as this machine's CPU;
+/// the same without a file of the dataset on the host; a reset, and an agent that is killed and comes back.
 fn works_with_an_arm_drive(kernel: HostKernel) -> Result<()> {
     let photos = photos();
     let pack = photos.pack();
