@@ -3,12 +3,15 @@
 //! - [`dual`]: both prongs together against each alone; [`cases`]: the runs; [`child`]: one run; [`figures`]: results
 //!   computed from the runs; [`table`]: their presentation.
 //! - [`mod@gpu`]: copies to a GPU, kernels, and runs into it.
+//! - [`mod@remote`]: loading from a server behind a long line; [`line`]: that line.
 
 mod cases;
 mod child;
 mod dual;
 mod figures;
 mod gpu;
+mod line;
+mod remote;
 mod table;
 
 use crate::Ending;
@@ -20,6 +23,7 @@ use clap::Subcommand;
 pub enum BenchCommand {
     Dual(dual::DualArgs),
     Gpu(gpu::GpuArgs),
+    Remote(remote::RemoteArgs),
 }
 
 /// Runs the command.
@@ -27,5 +31,6 @@ pub fn bench(command: &BenchCommand, interrupt: &Interrupt) -> anyhow::Result<En
     match command {
         BenchCommand::Dual(args) => dual::dual(args, interrupt),
         BenchCommand::Gpu(args) => gpu::gpu(args, interrupt),
+        BenchCommand::Remote(args) => remote::remote(args, interrupt),
     }
 }

@@ -1,0 +1,226 @@
+//! A long line between a program and a server of this machine: a relay of TCP connections that delays their bytes and
+//! limits their rate.
+//!
+//! Bytes of a connection keep their order, as TCP's do: a late piece holds up those behind it. What the line does not
+//! have are losses and TCP's slow start over the whole way.
+
+use anyhow::Context;
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Longest piece that is delayed as a whole.
+const PIECE: usize = 64 << 10;
+/// Bytes of a direction of a connection that may be on the line.
+const WINDOW: usize = 16 << 20;
+
+/// What a line does to the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct LineSpec {
+    /// Time from a request to its answer, of which each direction takes half.
+    pub round_trip: Duration,
+    /// Longest additional delay of a piece of an answer, drawn anew for each.
+    pub jitter: Duration,
+    /// Bytes of answers per second of all connections together.
+    pub bytes_per_s: Option<f64>,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// A line to a server. Dropping it ends its connections.
+pub struct Line {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Line {
+    /// Begins to relay connections to a server, `HOST:PORT`.
+    pub fn start(server: String, spec: LineSpec) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("no port for the line")?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("line".into()).spawn(move || {
+            let local = LocalSet::new();
+            local.block_on(&runtime, async {
+                tokio::select! {
+                    () = accept(listener, server.into(), spec) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the address at which the line begins.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The time from which on the line has room for the next bytes.
+type Free = Rc<Cell<Instant>>;
+
+async fn accept(listener: TcpListener, server: Rc<str>, spec: LineSpec) {
+    let free: Free = Rc::new(Cell::new(Instant::now()));
+    for connection in 0_u64.. {
+        let Ok((client, _)) = listener.accept().await else { return };
+        let (server, free) = (server.clone(), free.clone());
+        // An error ends the connection at both ends: its streams are dropped.
+        tokio::task::spawn_local(async move { relay(client, &server, spec, connection, free).await.ok() });
+    }
+}
+
+/// Relays both directions of a connection until both have ended.
+async fn relay(client: TcpStream, server: &str, spec: LineSpec, connection: u64, free: Free) -> io::Result<()> {
+    let server = TcpStream::connect(server).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
+    let half = spec.round_trip / 2;
+    let mut piece = 0_u64;
+    let answers = move |bytes: usize| {
+        piece += 1;
+        let now = Instant::now();
+        let sent = spec.bytes_per_s.map_or(now, |rate| {
+            let sent = free.get().max(now) + Duration::from_secs_f64(bytes as f64 / rate);
+            free.set(sent);
+            sent
+        });
+        sent + half + spec.jitter.mul_f64(draw((spec.seed, connection, piece)))
+    };
+    let requests = move |_| Instant::now() + half;
+    tokio::try_join!(delay(client_in, server_out, requests), delay(server_in, client_out, answers)).map(drop)
+}
+
+/// Returns a number from 0 to 1, equal for equal keys.
+fn draw(key: (u64, u64, u64)) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() as f64 / u64::MAX as f64
+}
+
+/// Passes bytes on at the times that `due` gives for pieces of so many bytes, but in their order.
+async fn delay(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut due: impl FnMut(usize) -> Instant,
+) -> io::Result<()> {
+    let window = Arc::new(Semaphore::new(WINDOW));
+    let (pieces, mut arriving) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let reading = async {
+        loop {
+            let mut piece = Vec::with_capacity(PIECE);
+            if from.read_buf(&mut piece).await? == 0 {
+                // The channel's end is the end of the stream.
+                drop(pieces);
+                return Ok(());
+            }
+            let room = window.acquire_many(piece.len() as u32).await.expect("the window stays open");
+            room.forget();
+            if pieces.send((due(piece.len()), piece)).is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let writing = async {
+        while let Some((time, piece)) = arriving.recv().await {
+            sleep_until(time).await;
+            to.write_all(&piece).await?;
+            window.add_permits(piece.len());
+        }
+        to.shutdown().await
+    };
+    tokio::try_join!(reading, writing).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener as StdListener, TcpStream as StdStream};
+
+    const SPEC: LineSpec =
+        LineSpec { round_trip: Duration::ZERO, jitter: Duration::ZERO, bytes_per_s: None, seed: 1 };
+
+    /// Starts a server that sends back what it receives, inverted, and a line to it.
+    fn echo(spec: LineSpec) -> Line {
+        let listener = StdListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut bytes = Vec::new();
+                    stream.read_to_end(&mut bytes).unwrap();
+                    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                    stream.write_all(&bytes).unwrap();
+                });
+            }
+        });
+        Line::start(address, spec).unwrap()
+    }
+
+    fn ask(line: &Line, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = StdStream::connect(line.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn bytes_arrive_unchanged_and_in_order_on_many_connections() {
+        let jitter = Duration::from_millis(3);
+        let line = echo(LineSpec { jitter, bytes_per_s: Some(50e6), ..SPEC });
+        std::thread::scope(|scope| {
+            for number in 0..8_u32 {
+                let line = &line;
+                scope.spawn(move || {
+                    let bytes: Vec<u8> = (0..400_000_u32).map(|at| (at * 7 + number) as u8).collect();
+                    let inverted: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+                    assert!(ask(line, &bytes) == inverted, "connection {number}");
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn an_answer_takes_at_least_the_round_trip_and_its_share_of_the_rate() {
+        let round_trip = Duration::from_millis(40);
+        let line = echo(LineSpec { round_trip, bytes_per_s: Some(1e6), ..SPEC });
+        let begun = std::time::Instant::now();
+        assert_eq!(ask(&line, &[0; 30_000]).len(), 30_000);
+        assert!(begun.elapsed() >= round_trip + Duration::from_millis(30), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_ends_the_connection() {
+        let gone = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let line = Line::start(gone, SPEC).unwrap();
+        let mut stream = StdStream::connect(line.address()).unwrap();
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+    }
+}

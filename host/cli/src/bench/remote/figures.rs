@@ -1,0 +1,109 @@
+//! Results of `ddlp bench remote`, and the text that shows them.
+
+use crate::bench::child::RunFigures;
+use serde::Serialize;
+use std::fmt::{self, Write};
+
+/// Results, as in the JSON output.
+#[derive(Debug, Serialize)]
+pub struct RemoteFigures {
+    pub version: String,
+    pub machine: String,
+    pub url: String,
+    pub jitter_ms: f64,
+    /// Rate of the line in 10⁶ bytes per second; `None` without a limit.
+    pub limit_mb_per_s: Option<f64>,
+    pub batch: u32,
+    pub ways: Vec<Way>,
+}
+
+/// Results of one way of loading.
+#[derive(Debug, Serialize)]
+pub struct Way {
+    pub name: String,
+    pub rtt_ms: f64,
+    pub images_per_s: f64,
+    /// Bytes received, in 10⁶ per second.
+    pub mb_per_s: f64,
+    /// Images of the run, and the host's CPU time for each in µs; `None` for the plain receiver, as the rest.
+    pub images: Option<u64>,
+    pub cpu_us_per_image: Option<f64>,
+    pub peak_memory_mb: Option<f64>,
+    pub first_batch_s: Option<f64>,
+}
+
+impl Way {
+    /// Returns the results of a run.
+    pub fn of_run(name: &str, rtt_ms: f64, run: &RunFigures) -> Self {
+        let images = run.images as f64;
+        Self {
+            name: name.to_owned(),
+            rtt_ms,
+            images_per_s: run.images_per_s,
+            mb_per_s: run.read_mb / images * run.images_per_s,
+            images: Some(run.images),
+            cpu_us_per_image: Some(run.host_cpu_s / images * 1e6),
+            peak_memory_mb: Some(run.peak_memory_mb),
+            first_batch_s: Some(run.first_batch_s),
+        }
+    }
+
+    /// Returns the results of the plain receiver.
+    pub fn of_receiver(rtt_ms: f64, images_per_s: f64, bytes: u64) -> Self {
+        Self {
+            name: "plain receiver".to_owned(),
+            rtt_ms,
+            images_per_s,
+            mb_per_s: images_per_s * bytes as f64 / 1e6,
+            images: None,
+            cpu_us_per_image: None,
+            peak_memory_mb: None,
+            first_batch_s: None,
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms, {}: {:.0} images/s", self.rtt_ms, self.name, self.images_per_s)
+    }
+}
+
+impl RemoteFigures {
+    /// Returns the table. A way's rate is compared with its own rate at the shortest round trip.
+    pub fn describe(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "remote: {}, batches of {}", self.url, self.batch);
+        let limit = self.limit_mb_per_s.map_or("no limit".to_owned(), |mb| format!("{mb} MB/s"));
+        let _ = writeln!(out, "line     {limit}, jitter {} ms", self.jitter_ms);
+        let _ = writeln!(out, "machine  {}", self.machine);
+        let _ = writeln!(out, "version  {}\n", self.version);
+        let heads = ["RTT ms", "images/s", "÷ shortest", "MB/s", "CPU µs/image", "peak MB", "first batch s"];
+        row(&mut out, "way", &heads.map(String::from));
+        for way in &self.ways {
+            let shortest = self.ways.iter().find(|other| other.name == way.name).map_or(0.0, |way| way.images_per_s);
+            let some = |figure: Option<f64>, digits: usize| {
+                figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))
+            };
+            let figures = [
+                format!("{}", way.rtt_ms),
+                format!("{:.0}", way.images_per_s),
+                format!("{:.3}", way.images_per_s / shortest),
+                format!("{:.1}", way.mb_per_s),
+                some(way.cpu_us_per_image, 0),
+                some(way.peak_memory_mb, 0),
+                some(way.first_batch_s, 2),
+            ];
+            row(&mut out, &way.name, &figures);
+        }
+        out
+    }
+}
+
+fn row(out: &mut String, name: &str, columns: &[String]) {
+    let _ = write!(out, "{name:22}");
+    for column in columns {
+        let _ = write!(out, "{column:>14}");
+    }
+    out.push('\n');
+}
