@@ -52,7 +52,8 @@ class Dataset:
     def _fill(self, native: _ddlp.Dataset, arguments: dict[str, Any]) -> None:
         self._native, self._arguments = native, arguments
         self._targets: Any = None
-        self._own_targets: Any = None
+        # Those of `targets` belong to the program.
+        self._own_targets: array[int] | None = None
 
     def __len__(self) -> int:
         return len(self._native)
