@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from . import _ddlp
 from ._device import Gpu
-from ._errors import ConfigurationError
+from ._errors import ConfigurationError, UsageError
 from ._output import OUTPUTS, Output, missing_library
 from ._phases import Phase
 
@@ -45,6 +45,12 @@ class Batch(_Fields):
         replaced.__dict__.update(self.__dict__)
         return replaced
 
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """Returns the batch with images and labels on a device, to which tensors of PyTorch move by `to`. A loader
+        with the option `device` delivers to a GPU while the step before runs."""
+        images, labels = (_moved(field, device, non_blocking) for field in self)
+        return self._replace(images=images, labels=labels)
+
 
 class NamedBatch(dict[str, Any]):
     """A batch of a loader with the option `names` or `fields`: a dict of its arrays, with the attributes of Batch."""
@@ -55,6 +61,24 @@ class NamedBatch(dict[str, Any]):
     sample_ids: list[int] | None = None
     requested_ids: list[int] | None = None
     sizes: list[tuple[int, int]] | None = None
+
+    def to(self, device: Any, non_blocking: bool = False) -> NamedBatch:
+        """Returns the batch with all its fields on another device, as `Batch.to` does."""
+        moved = NamedBatch((name, _moved(field, device, non_blocking)) for name, field in self.items())
+        moved.__dict__.update(self.__dict__)
+        return moved
+
+
+def _moved(field: Any, device: Any, non_blocking: bool) -> Any:
+    """Returns a field, or a list of its parts, on another device."""
+    if isinstance(field, list):
+        return [_moved(part, device, non_blocking) for part in field]
+    if not callable(getattr(field, "to", None)):
+        raise UsageError(
+            f"only tensors of PyTorch move to a device, and this batch has a {type(field).__module__}."
+            f'{type(field).__qualname__}: give the loader the output "torch"'
+        )
+    return field.to(device, non_blocking=non_blocking)
 
 
 class BatchMaker(NamedTuple):

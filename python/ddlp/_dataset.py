@@ -52,6 +52,8 @@ class Dataset:
     def _fill(self, native: _ddlp.Dataset, arguments: dict[str, Any]) -> None:
         self._native, self._arguments = native, arguments
         self._targets: Any = None
+        # Those of `targets` belong to the program.
+        self._own_targets: array[int] | None = None
 
     def __len__(self) -> int:
         return len(self._native)
@@ -68,7 +70,8 @@ class Dataset:
 
     @property
     def targets(self) -> Any:
-        """The label of each sample: an array of NumPy (int64), or of the module `array` without NumPy.
+        """The label of each sample: an array of NumPy (int64), or of the module `array` without NumPy. It is a copy: a
+        program that changes it changes no label of a batch.
 
         Raises ConfigurationError for an object that has no attribute `targets`: its labels are known only when its
         items are read.
@@ -76,6 +79,12 @@ class Dataset:
         if self._targets is None:
             self._targets = _numbers(self._labels())
         return self._targets
+
+    def _label(self, index: int) -> int:
+        """Returns the label of a sample."""
+        if self._own_targets is None:
+            self._own_targets = array("q", self._labels())
+        return self._own_targets[index]
 
     def _labels(self) -> bytes:
         """Returns the label of each sample as int64."""
@@ -126,7 +135,7 @@ class _Pairs(Sequence[tuple[str, int]]):
         at = _place(index, len(self))
         native = self._dataset._native
         path = native.path(at)
-        return (native.name(at) if path is None else os.fspath(path)), int(self._dataset.targets[at])
+        return (native.name(at) if path is None else os.fspath(path)), self._dataset._label(at)
 
 
 def of_run(native: _ddlp.Dataset, arguments: dict[str, Any]) -> Dataset:
@@ -211,7 +220,7 @@ def _numbers(data: bytes) -> Any:
         import numpy
     except ImportError:
         return array("q", data)
-    return numpy.frombuffer(data, numpy.int64)
+    return numpy.frombuffer(bytearray(data), numpy.int64)
 
 
 def _place(index: int, count: int) -> int:

@@ -146,6 +146,9 @@ def _of_torchvision(dataset: Any) -> _Shown | None:
     else:
         images = _array_of(getattr(dataset, "data", None))
         labels = getattr(dataset, "targets", getattr(dataset, "labels", None))
+        if _is_of(dataset, "torchvision.datasets", "QMNIST") and dataset.compat and labels is not None:
+            # Of each row, only the class is the label of an item.
+            labels = labels[:, 0]
         if labels is not None and not isinstance(labels, list):
             labels = labels.tolist()
     if images is None or labels is None or not len(images) == len(labels) == len(dataset):
@@ -299,9 +302,15 @@ def _label(dataset: Any, at: int, label: Any) -> int:
     except TypeError:
         if isinstance(label, float) and label.is_integer() and label >= 0:
             return int(label)
+        hint = "; its `target_transform` can make one" if _is_of(dataset, "torchvision.datasets") else ""
+        if label == -1:
+            hint = (
+                ". -1 mostly says that the image has no label: give all of these images another one, such as by "
+                "target_transform=lambda label: 0 of the dataset, or choose labelled images"
+            )
         raise ConfigurationError(
             f"the label of item {at} of the dataset, a {_kind(dataset)}, is {label!r}, but must be a whole number from "
-            "0 on, or the name of a class"
+            f"0 on, or the name of a class{hint}"
         ) from None
 
 

@@ -65,13 +65,24 @@ pub struct Columns {
 impl Table {
     /// Takes over the table that an object exports by `__arrow_c_stream__`.
     pub fn open(object: &Bound<'_, PyAny>, columns: Columns) -> PyResult<Self> {
-        let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+        let exported = object.call_method0("__arrow_c_stream__").map_err(|error| Self::unexported(object, error))?;
+        let capsule = exported.cast_into::<PyCapsule>()?;
         let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
         // SAFETY: a capsule of this name holds a stream, which its exporter has made for this one importer. What the
         // stream says about its memory's size cannot be checked; its offsets are, in `add`.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
         // Threads of the exporter may need the interpreter's lock before the stream can go on.
         opening::elsewhere(object.py(), || Self::read_all(stream, columns))?
+    }
+
+    /// Returns the exception for a table that its library cannot export, as pandas cannot export mixed columns.
+    fn unexported(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+        if errors::ends_program(&error) {
+            return error;
+        }
+        let name = object.get_type().fully_qualified_name().map_or("table".into(), |name| name.to_string());
+        let why = format!("the {name} cannot be read as a table in Arrow memory: {error}");
+        errors::caused_by(errors::configuration(why), Some(error))
     }
 
     fn read_all(stream: FFI_ArrowArrayStream, columns: Columns) -> PyResult<Self> {

@@ -1,8 +1,8 @@
 //! The choice of samples that a program gives, and the division of a dataset.
 
 use crate::errors;
+use crate::of_epoch::OfEpoch;
 use ddlp_host::{Choice, Indices, Weights};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -26,7 +26,7 @@ enum GivenIndices {
 
 impl GivenChoice {
     /// Returns the choice, and its function if it has one.
-    pub fn choice(self) -> PyResult<(Choice, Option<Arc<Py<PyAny>>>)> {
+    pub fn choice(self) -> PyResult<(Choice, Option<Arc<OfEpoch>>)> {
         let mut calls = None;
         let indices = match self.indices {
             None => None,
@@ -34,9 +34,11 @@ impl GivenChoice {
                 Some(Indices::Fixed(indices_of("`indices`", &bytes).map_err(errors::configuration)?.into()))
             }
             Some(GivenIndices::ByEpoch(function)) => {
-                let function = Arc::new(function);
+                let function = OfEpoch::new(function);
                 calls = Some(function.clone());
-                Some(Indices::ByEpoch(Arc::new(move |epoch| of_epoch(&function, epoch))))
+                Some(Indices::ByEpoch(Arc::new(move |epoch| {
+                    indices_of("it", &function.call(epoch, |made| Ok(made.extract::<PyBackedBytes>()?))?)
+                })))
             }
         };
         let weights = self.weights.map(|bytes| match &bytes[..] {
@@ -45,13 +47,6 @@ impl GivenChoice {
         });
         Ok((Choice { indices, weights }, calls))
     }
-}
-
-/// Calls the function that returns the indices of an epoch.
-fn of_epoch(function: &Py<PyAny>, epoch: u32) -> Result<Vec<u64>, String> {
-    let called = Python::try_attach(|py| Ok(function.call1(py, (epoch,))?.extract::<PyBackedBytes>(py)?));
-    let called = called.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is ending")));
-    indices_of("it", &called.map_err(|error| error.to_string())?)
 }
 
 fn eight(bytes: &[u8]) -> [u8; 8] {

@@ -2,16 +2,27 @@
 
 use ddlp_cuda::CudaError;
 use ddlp_host::{LoaderError, LoaderErrorKind};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde::Serialize;
 use std::error::Error;
 use std::io;
 
 /// Returns the exception for an error of the loader: its class follows from the kind, and its message names all causes.
+/// An exception of Python code that ends the program stays as it is.
 pub fn exception(error: &LoaderError) -> PyErr {
+    exception_of(error, python_cause(error))
+}
+
+/// Returns the exception for an error of the loader that comes from this exception of Python code, if from one.
+pub fn exception_of(error: &LoaderError, raised: Option<PyErr>) -> PyErr {
     if let Some(error) = device_cause(error) {
         return of_device(error);
     }
+    let raised = match raised {
+        Some(raised) if ends_program(&raised) => return raised,
+        raised => raised,
+    };
     let class = match error.kind() {
         LoaderErrorKind::Configuration => "ConfigurationError",
         LoaderErrorKind::Unavailable => "UnavailableError",
@@ -22,9 +33,12 @@ pub fn exception(error: &LoaderError) -> PyErr {
         LoaderErrorKind::System => "SystemRefusedError",
         _ => "Error",
     };
-    let raised = of_class(class, with_causes(error));
-    Python::attach(|py| raised.set_cause(py, python_cause(error).map(|cause| cause.clone_ref(py))));
-    raised
+    caused_by(of_class(class, with_causes(error)), raised)
+}
+
+/// Returns whether an exception ends the program, such as `KeyboardInterrupt` or `SystemExit`.
+pub fn ends_program(raised: &PyErr) -> bool {
+    Python::attach(|py| !raised.is_instance_of::<PyException>(py))
 }
 
 /// Returns the exception for an error of a GPU.
@@ -52,13 +66,13 @@ fn device_cause(error: &LoaderError) -> Option<&CudaError> {
 }
 
 /// Returns the exception from which an error comes, if Python code raised one.
-fn python_cause(error: &LoaderError) -> Option<&PyErr> {
+pub fn python_cause(error: &(dyn Error + 'static)) -> Option<PyErr> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let raised = within.and_then(|within| within.downcast_ref()).or_else(|| error.downcast_ref::<PyErr>());
-        if raised.is_some() {
-            return raised;
+        if let Some(raised) = raised {
+            return Some(Python::attach(|py| raised.clone_ref(py)));
         }
         cause = error.source();
     }
@@ -80,9 +94,16 @@ pub fn thread(error: io::Error) -> PyErr {
     exception(&LoaderError::System { what: "a thread", source: error })
 }
 
-/// Returns the exception for a dataset that cannot be read, and what its code has raised.
+/// Returns the exception for a dataset that cannot be read, or what its code has raised if that ends the program.
 pub fn unavailable(message: String, cause: Option<PyErr>) -> PyErr {
-    let raised = of_class("UnavailableError", message);
+    match cause {
+        Some(cause) if ends_program(&cause) => cause,
+        cause => caused_by(of_class("UnavailableError", message), cause),
+    }
+}
+
+/// Returns an exception that was raised because of another one.
+pub fn caused_by(raised: PyErr, cause: Option<PyErr>) -> PyErr {
     Python::attach(|py| raised.set_cause(py, cause));
     raised
 }

@@ -30,6 +30,7 @@ mod forking;
 mod function;
 mod labels;
 mod logging;
+mod of_epoch;
 mod opening;
 mod packing;
 mod run;

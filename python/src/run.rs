@@ -12,6 +12,7 @@ use crate::epoch::Epoch;
 use crate::errors;
 use crate::fidelity;
 use crate::function;
+use crate::of_epoch::{self, OfEpoch};
 use crate::opening;
 use crate::source::Sequence;
 use crate::turn::{Owned, Turn};
@@ -83,9 +84,9 @@ pub struct Run {
     /// The functions that pipelines call. The loader inside `state` calls them.
     functions: Vec<Arc<Py<PyAny>>>,
     /// The function that returns the indices of an epoch. The loader inside `state` calls it.
-    indices: Option<Arc<Py<PyAny>>>,
+    indices: Option<Arc<OfEpoch>>,
     /// The function that returns the fidelity of an epoch. The loader inside `state` calls it.
-    fidelity: Option<Arc<Py<PyAny>>>,
+    fidelity: Option<Arc<OfEpoch>>,
     /// The device to which the run delivers; `None` if batches lie in host memory.
     device: Option<ddlp_cuda::Device>,
     /// Names of the classes.
@@ -208,7 +209,7 @@ impl Run {
             called.push(function.clone());
             builder = builder.function(&name, move |given, out| function::call(&function, given, out));
         }
-        let fidelity = fidelity.map(Arc::new);
+        let fidelity = fidelity.map(OfEpoch::new);
         if let Some(function) = fidelity.clone() {
             builder = builder.fidelity_by(move |epoch| fidelity::of_epoch(&function, epoch));
             calls_python = true;
@@ -218,7 +219,7 @@ impl Run {
             builder = builder.deliver_prepared_to(CudaTarget::on(device));
         }
         let built = opening::until_given_up(py, calls_python, |given_up| builder.given_up_by(given_up).build())?;
-        let loader = built.map_err(|error| errors::exception(&error))?;
+        let loader = built.map_err(|error| of_epoch::exception(&error, indices.iter().chain(&fidelity)))?;
         Ok(Self {
             figures: Arc::new(Mutex::new(Figures::Now {
                 progress: Box::new(loader.progress()),
@@ -306,7 +307,7 @@ impl Run {
             iteration.fetch_add(1, Ordering::AcqRel);
             Ok(true)
         })?;
-        moved.map_err(|error: LoaderError| errors::exception(&error))
+        moved.map_err(|error: LoaderError| self.exception(&error))
     }
 
     /// Returns the dataset of the run; `None` if the run is closed.
@@ -358,8 +359,8 @@ impl Run {
 
     /// Shows the garbage collector the objects whose samples the run reads, which may hold the run in turn.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let functions = self.functions.iter().chain(&self.indices).chain(&self.fidelity);
-        functions.into_iter().try_for_each(|function| visit.call(&**function))?;
+        self.functions.iter().try_for_each(|function| visit.call(&**function))?;
+        self.indices.iter().chain(&self.fidelity).try_for_each(|function| function.traverse(&visit))?;
         self.objects.iter().try_for_each(|object| object.traverse(&visit))
     }
 
@@ -379,6 +380,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
+    /// Returns the exception for an error of the loader.
+    fn exception(&self, error: &LoaderError) -> PyErr {
+        of_epoch::exception(error, self.indices.iter().chain(&self.fidelity))
+    }
+
     /// Stops the run. Returns whether this thread can close it now: in a forked process none can, and below a handler
     /// of a signal, the wait closes the run as soon as the handler returns.
     fn begins_to_close(&self, py: Python<'_>) -> bool {

@@ -4,11 +4,11 @@
 use crate::errors;
 use crate::labels::{self, UNKNOWN};
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
-use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyTuple};
 use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -108,14 +108,14 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Checks the object, and reads its first item.
+    /// Checks the object, and reads its first item; of a list or tuple, all items.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let name = object.get_type().fully_qualified_name()?.to_string();
         let neither = || {
             let why = "a dataset is a path, or an object with __len__ and __getitem__";
             PyTypeError::new_err(format!("{why}, and {name} is neither"))
         };
-        let items = object.len().map_err(|error| caused(object.py(), neither(), error))?;
+        let items = object.len().map_err(|error| errors::caused_by(neither(), Some(error)))?;
         if !object.hasattr("__getitem__")? {
             return Err(neither());
         }
@@ -142,11 +142,21 @@ impl Sequence {
             raised: Mutex::default(),
             name,
         };
-        let first = sequence.item(object.py(), 0).map_err(|error| sequence.refused_first(error))?;
+        let item = |index| sequence.item(object.py(), index).map_err(|error| sequence.refused_at_once(index, error));
         let mut hasher = blake3::Hasher::new();
+        let mut add = |part: &[u8]| {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        };
+        let first = item(0)?;
         for part in [b"ddlp python 1", sequence.name.as_bytes(), first.bytes(), &items.to_le_bytes()] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
+            add(part);
+        }
+        // The items of any other object may have to be read or made.
+        if object.is_exact_instance_of::<PyList>() || object.is_exact_instance_of::<PyTuple>() {
+            for index in 1..items as u64 {
+                add(item(index)?.bytes());
+            }
+            sequence.labels.iter().for_each(|label| add(&label.load(Ordering::Relaxed).to_le_bytes()));
         }
         // A part of a dataset, as PyTorch's Subset.
         let indices = object.getattr("dataset").and_then(|_| object.getattr("indices")?.extract::<Vec<u64>>());
@@ -226,20 +236,15 @@ impl Sequence {
         self.raised.try_lock().map_or(Ok(()), |raised| visit.call(&*raised))
     }
 
-    /// Returns the exception for a first item that the object refuses: `UnavailableError`, as for any other item. An
-    /// exception that ends the program, such as `KeyboardInterrupt`, stays as it is.
-    fn refused_first(&self, error: PyErr) -> PyErr {
-        Python::attach(|py| {
-            if !error.is_instance_of::<PyException>(py) {
-                return error;
-            }
-            let refused = self.unavailable(0, error.clone_ref(py));
-            errors::unavailable(errors::with_causes(&refused), Some(error))
-        })
+    /// Returns the exception for an item that the object refuses when it is opened: `UnavailableError`, as during a
+    /// run.
+    fn refused_at_once(&self, index: u64, error: PyErr) -> PyErr {
+        let refused = self.unavailable(index, Python::attach(|py| error.clone_ref(py)));
+        errors::unavailable(errors::with_causes(&refused), Some(error))
     }
 
     fn refused(&self, index: u64, error: PyErr) -> ReadError {
-        if let Some(raised) = Python::try_attach(|py| error.value(py).clone().unbind()) {
+        if let Some(raised) = Python::try_attach(|py| error.clone_ref(py).into_value(py)) {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
         }
         self.unavailable(index, error).into()
@@ -263,12 +268,6 @@ fn described(value: &Bound<'_, PyAny>) -> String {
         Ok(Some(shape)) => format!("a {name} of shape {shape}"),
         _ => format!("a {name}"),
     }
-}
-
-/// Returns an error that was raised because of another.
-fn caused(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
-    error.set_cause(py, Some(cause));
-    error
 }
 
 /// Returns the names of the classes: the attribute `classes`, if the object has one.

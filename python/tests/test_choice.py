@@ -2,6 +2,7 @@
 
 import collections
 import pickle
+import traceback
 
 import numpy
 import pytest
@@ -103,8 +104,25 @@ def test_a_function_names_the_indices_of_each_epoch(pack):
         assert [indices_of(chosen) for _ in range(2)] == [[1], [1]]
         with pytest.raises(ddlp.ConfigurationError, match=r"`indices`\(2\): it\[1\] is -2, but samples are numbered"):
             list(chosen)
-    with pytest.raises(ddlp.ConfigurationError, match=r"`indices`\(0\): ZeroDivisionError"):
+    with pytest.raises(ddlp.ConfigurationError, match=r"`indices`\(0\): ZeroDivisionError") as caught:
         loader(pack, indices=lambda epoch: 1 // epoch)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+@pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt])
+def test_what_a_function_of_the_epoch_raises_is_the_cause(pack, epoch, kind):
+    def failing(at):
+        if at == epoch:
+            raise kind("no such key")
+        return CHOSEN
+
+    with pytest.raises((ddlp.ConfigurationError, KeyboardInterrupt)) as caught:
+        with loader(pack, indices=failing, epochs=4) as chosen:
+            for _ in range(3):
+                list(chosen)
+    raised = caught.value.__cause__ if kind is KeyError else caught.value
+    assert type(raised) is kind and "failing" in "".join(traceback.format_tb(raised.__traceback__))
 
 
 @pytest.mark.parametrize(
@@ -221,6 +239,8 @@ def test_a_dataset_knows_its_samples(photos, pack):
         assert len(dataset) == len(dataset.samples) == SAMPLES and dataset.classes == classes
         assert dataset.class_to_idx[classes[3]] == 3
         assert dataset.targets.dtype == numpy.int64 and dataset.targets.tolist() == labels
+        dataset.targets[:] = 0
+        assert [label for _, label in dataset.samples] == labels, "targets are a copy"
         assert dataset.name(-1) == str(files[-1].relative_to(photos))
         with pytest.raises(IndexError):
             dataset.name(SAMPLES)
@@ -267,6 +287,7 @@ def test_parts_are_disjoint_complete_and_reproducible(photos, pack, by):
     parts = ddlp.split(pack, (0.5, 0.3, 0.2), by=by, seed=3)
     assert [len(part) for part in parts] == [30, 18, 12]
     assert sorted(numpy.concatenate(parts).tolist()) == list(range(SAMPLES))
+    assert all(part.flags.writeable for part in parts)
     again = ddlp.split(ddlp.Dataset(photos), (0.5, 0.3, 0.2), by=by, seed=3)
     assert [part.tolist() for part in parts] == [part.tolist() for part in again]
     assert ddlp.split(pack, (0.5, 0.5), by=by)[0].tolist() != ddlp.split(pack, (0.5, 0.5), by=by, seed=1)[0].tolist()

@@ -38,6 +38,21 @@ def test_a_loader_has_the_attributes_of_a_data_loader(pack):
         assert len(loader.sampler) == 60
 
 
+def test_a_batch_moves_to_a_device_as_a_tensor_does(pack):
+    # The device `meta` holds no values, and is on every machine.
+    with small_loader(pack, epochs=1) as pairs, small_loader(pack, epochs=1, views=2, names=("x", "y")) as named:
+        batch = next(iter(pairs))
+        moved = batch.to("meta", non_blocking=True)
+        assert type(moved) is type(batch) and moved.sample_ids == batch.sample_ids
+        assert (moved.images.device.type, moved.labels.device.type, batch.images.device.type) == ("meta", "meta", "cpu")
+        batch = next(iter(named))
+        moved = batch.to(torch.device("meta"))
+        assert type(moved) is type(batch) and moved.epoch == 0 and set(moved) == {"x", "y"}
+        assert [view.device.type for view in moved["x"]] == ["meta"] * 2 and moved["y"].device.type == "meta"
+    with small_loader(pack, output="numpy") as arrays, pytest.raises(ddlp.UsageError, match='numpy.ndarray: .*"torch"'):
+        next(iter(arrays)).to("cpu")
+
+
 def test_a_rank_knows_its_share(pack):
     shares = []
     for rank in range(3):

@@ -142,6 +142,31 @@ def test_a_dataset_that_makes_its_images_is_asked_for_each_without_its_transform
     assert fake.transform is not None, "the program's object stays as it is"
 
 
+def test_of_the_rows_of_qmnist_the_class_is_the_label():
+    def qmnist(compat):
+        dataset = datasets.QMNIST.__new__(datasets.QMNIST)
+        dataset.data, dataset.targets = torch.zeros((6, 28, 28), dtype=torch.uint8), torch.arange(48).reshape(6, 8)
+        dataset.transform = dataset.target_transform = None
+        dataset.compat = compat
+        return dataset
+
+    assert ddlp.Dataset(qmnist(True)).targets.tolist() == [qmnist(True)[at][1] for at in range(6)] == [*range(0, 48, 8)]
+    with pytest.raises(ddlp.ConfigurationError, match=r"item 0 .*QMNIST, is \[0, 1, .*`target_transform` can make one"):
+        ddlp.Dataset(qmnist(False))
+
+
+def test_images_without_labels_need_a_target_transform():
+    stl10 = datasets.STL10.__new__(datasets.STL10)
+    stl10.data, stl10.labels = random_images(6, 3, 96, 96), numpy.full(6, -1)
+    stl10.transform = stl10.target_transform = None
+    with pytest.raises(ddlp.ConfigurationError, match="STL10, is -1, .*by target_transform=lambda label: 0 of"):
+        ddlp.Dataset(stl10)
+    stl10.target_transform = lambda label: 0
+    images, labels = rows(stl10, pipeline=ddlp.Pipeline([ddlp.CenterCrop(96)]), dtype="uint8")
+    numpy.testing.assert_array_equal(images, stl10.data)
+    assert labels.tolist() == [0] * 6
+
+
 def test_labels_are_those_after_the_target_transform(photos):
     folder = datasets.ImageFolder(str(photos), target_transform=lambda label: label // 2)
     assert rows(folder)[1].tolist() == [label // 2 for label in folder.targets]

@@ -110,6 +110,58 @@ def test_items_that_are_no_samples_are_described(item, part):
     assert isinstance(caught.value.__cause__, (TypeError, ValueError))
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_exception_that_ends_the_program_stays_as_it_is(photos, tmp_path, kind):
+    class Ending(Photos):
+        def __getitem__(self, index):
+            if index == 33:
+                raise kind
+            return super().__getitem__(index)
+
+    with pytest.raises(kind):
+        list(loader(Ending(photos)))
+    with pytest.raises(kind):
+        ddlp.pack(Ending(photos), tmp_path / "out.ddlp", progress=False)
+
+
+def test_a_table_that_its_library_cannot_export_is_named():
+    class Mixed:
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise TypeError("Expected bytes, got a 'int' object")
+
+    with pytest.raises(
+        ddlp.ConfigurationError, match="the .*Mixed cannot be read as a table.*: TypeError: Exp"
+    ) as caught:
+        loader(Mixed())
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_all_items_of_a_list_are_checked_at_once(photos):
+    items = [Photos(photos)[index] for index in range(6)]
+    with pytest.raises(ddlp.UnavailableError, match="item 4 of the dataset, a list, .*item 4 of list is .a numpy.nd"):
+        loader([*items[:4], (numpy.zeros((8, 8, 3), "float32"), 0), items[5]])
+    with pytest.raises(ddlp.UnavailableError, match="the label of item 2 of tuple is -1"):
+        loader((*items[:2], (items[2][0], -1), *items[3:]))
+    assert ddlp.Dataset(items).targets.tolist() == [label for _, label in items]
+    with loader(items, batch_size=2) as batches:
+        state = batches.state_dict()
+    loader(list(items), batch_size=2).load_state_dict(state)
+    for others in ([*items[:5], items[4]], [*items[:5], (items[5][0], items[5][1] + 1)]):
+        with loader(others, batch_size=2) as batches, pytest.raises(ddlp.ConfigurationError, match="another dataset"):
+            batches.load_state_dict(state)
+
+
+def test_a_list_of_files_needs_labels_of_this_name(photos, tmp_path):
+    first = next(photos.rglob("*.jpg"))
+    path = tmp_path / "list.csv"
+    path.write_text(f"path,target\n{first},3\n")
+    said = r"line 1: no column is called label .the columns are path, target.: rename the column of labels"
+    with pytest.raises(ddlp.UnavailableError, match=said):
+        loader(path)
+    path.write_text(f"path\n{first}\n")
+    assert ddlp.Dataset(path).targets.tolist() == [0]
+
+
 def test_class_names_that_are_not_unicode_are_named(photos):
     latin = Photos(photos)
     latin.classes = [os.fsdecode(name) for name in (b"caf\xe8", b"caf\xe9")]

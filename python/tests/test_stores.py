@@ -42,7 +42,7 @@ def test_a_pack_in_s3_gives_the_batches_of_its_file(credentials, pack):
     assert digests(f"s3://{BUCKET}/{KEY}") == digests(pack)
     with ddlp.Loader(f"s3://{BUCKET}/{KEY}", batch_size=8) as loader:
         assert len(loader.dataset) == len(ddlp.Dataset(pack))
-        ids = sorted(int(id) for batch in loader for id in batch.ids)
+        ids = sorted(sample_id for batch in loader for sample_id in batch.sample_ids)
     assert ids == list(range(len(ddlp.Dataset(pack))))
 
 

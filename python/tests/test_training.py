@@ -153,3 +153,52 @@ def test_torchrun_starts_the_example(pack):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, *command]
     said = subprocess.run(map(str, launch), check=True, text=True, stdout=subprocess.PIPE).stdout
     assert losses(said) == losses(finished(ranks(2, *command)))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SUMS = r"images (\d+) labels (\d+) mean (-?\d+\.\d+) loss (\d+\.\d+)"
+
+
+def changes_in_the_docs():
+    """Returns the changes to pytorch/examples' program, each as the lines before and after it."""
+    diff = re.search(r"^```diff\n(.*?)^```$", (ROOT / "docs/coming-from.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    assert len(re.findall(r"^\+", diff, re.MULTILINE)) <= 8
+    for change in diff.split("\n\n"):
+        lines = change.splitlines()
+        yield tuple("".join(f"\n{line[1:]}" for line in lines if line[0] in kinds) + "\n" for kinds in (" -", " +"))
+
+
+def epochs(said):
+    """Returns what the program says of the training and the validation of each epoch."""
+    found = re.findall(rf"epoch \d+ train {SUMS} val {SUMS}", said)
+    rows = [[float(number) for number in numbers] for numbers in found]
+    return [(row[:4], row[4:]) for row in rows]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_program_of_pytorch_trains_after_the_changes_in_the_docs(photos, tmp_path, processes):
+    pytest.importorskip("torchvision")
+    program = Path(__file__).with_name("imagenet_main.py").read_text()
+    (tmp_path / "before.py").write_text(program)
+    for before, after in changes_in_the_docs():
+        assert program.count(before) == 1, before
+        program = program.replace(before, after)
+    (tmp_path / "after.py").write_text(program)
+    for part in ("train", "val"):
+        (tmp_path / part).symlink_to(photos)
+    options = [tmp_path, "--batch-size", 8 // processes, *(["--dist-url", "env://"] if processes > 1 else [])]
+    before, after = (
+        epochs(finished(ranks(processes, tmp_path / name, *options))) for name in ("before.py", "after.py")
+    )
+    assert len(before) == len(after) == 2
+    for (trained, validated), (train, val) in zip(before, after, strict=True):
+        assert train[:2] == trained[:2], "each image once"
+        assert train[2] == pytest.approx(trained[2], abs=0.2)
+        padded = 64 if processes > 1 else 60
+        assert val[0] == padded and (processes > 1 or val[1] == validated[1])
+        assert val[2] == pytest.approx(validated[2], abs=0.05)
+    for program in (before, after):
+        assert program[1][1][3] < program[0][1][3], "it learns"
+    if processes > 1:
+        resumed = epochs(finished(ranks(processes, tmp_path / "after.py", *options, "--start-epoch", 1)))
+        assert resumed[0][0][:3] == after[1][0][:3], "the images of epoch 1"

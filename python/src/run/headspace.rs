@@ -81,7 +81,7 @@ impl Run {
             NoBatch::Superseded => errors::usage(
                 "this iteration is over: another iteration, set_epoch or load_state_dict came after it".into(),
             ),
-            NoBatch::Failed(error) => errors::exception(&error),
+            NoBatch::Failed(error) => self.exception(&error),
             NoBatch::HasFailed => errors::usage(
                 "the run has ended with an error: go on after the last batch that you got, by \
                  loader.load_state_dict(loader.state_dict()), or make a new loader"

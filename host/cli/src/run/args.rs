@@ -210,11 +210,15 @@ fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, St
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("expected {what} from {least} to {most}")) }
 }
 
+/// What a state and a plan do not contain.
+const GIVEN_AGAIN: &str = "Give --indices and --fields again if that run had them";
+
 /// Returns the help of --resume.
 fn resume_help() -> String {
     let recorded = flags_of(|option| option.recorded.state);
     format!(
-        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ"
+        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ. \
+         {GIVEN_AGAIN}"
     )
 }
 
@@ -222,7 +226,7 @@ fn resume_help() -> String {
 fn replay_help() -> String {
     format!(
         "Repeat a run exactly as this plan records it, with its options {}. Of these, only --epochs may differ, and \
-         only be smaller than in the plan",
+         only be smaller than in the plan. {GIVEN_AGAIN}",
         flags_of(|option| option.recorded.plan)
     )
 }

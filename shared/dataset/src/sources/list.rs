@@ -7,7 +7,9 @@
 //! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
 //!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them
 //!   otherwise. Anything else is an error, unless the classes are given and each label is the name of one
-//!   (`labels`). Without the column `label`, every label is 0.
+//!   (`labels`).
+//! - A list of the column `path` alone has no labels: every label is 0. Any other list needs the column `label`, since
+//!   another column may have the labels under another name.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.
 //!
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
@@ -181,6 +183,10 @@ fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
         ));
     };
     let label_at = column(LABEL)?;
+    if label_at.is_none() && header.len() > 1 && !options.labels_unused {
+        let what = format!("no column is called label (the columns are {}): rename the column", header.join(", "));
+        return Err(wrong(1, format!("{what} of labels, or leave only the column path if there are no labels")));
+    }
     let (mut paths, mut labels) = (Vec::new(), Labels::new(options));
     while let Some(Line { number: line, cells }) = table.next().map_err(wrong_line)? {
         let cell = |at: usize, name: &str| match std::str::from_utf8(&cells[at]) {
@@ -311,6 +317,14 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_opens_a_list_whose_labels_have_another_name() {
+        let (root, refused) = list("path,target\nclass0/0000.jpg,3\n");
+        assert!(refused.is_err());
+        let unused = OpenOptions { labels_unused: true, ..OpenOptions::default() };
+        assert_eq!(List::open_with(&root.path().join("list.csv"), &unused).unwrap().len(), 1);
+    }
+
+    #[test]
     fn whole_numbers_written_as_floats_are_the_same_numbers() {
         let lines: String = (0..12).map(|label| format!("class0/0000.jpg,{label}.0\n")).collect();
         let list = list(&format!("path,label\n{lines}")).1.unwrap();
@@ -378,6 +392,7 @@ mod tests {
     fn a_list_that_makes_no_sense_says_where_and_why() {
         for (text, part) in [
             ("file,label\nx.jpg,1\n", "line 1: no column is called path"),
+            ("path,target\nx.jpg,1\n", "line 1: no column is called label (the columns are path, target): rename"),
             ("path,label\n", "no line names a file"),
             ("path,label\nx.jpg,1\n,2\n", "line 3: the path is empty"),
             ("path,label\nx.jpg,\n", "line 2: the label is empty"),
