@@ -43,7 +43,7 @@ def test_the_example_learns(cifar, example, library):
 def check_that_it_learns(example, cifar, **options):
     command = [sys.executable, EXAMPLES / f"cifar_{example}.py", cifar, "--epochs", "5"]
     said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, **options).stdout
-    losses = [float(loss) for loss in re.findall(r"loss (\S+)", said)]
+    losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", said)]
     assert len(losses) == 5 and losses[-1] < losses[0] / 2, said
     return said
 

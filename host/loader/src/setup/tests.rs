@@ -41,9 +41,7 @@ fn a_dataset_without_labels_is_noted_unless_a_file_gives_labels() {
     };
     assert!(noted("").unwrap().contains("`fields`"));
     assert_eq!(noted("name,labels\n1.jpg,0\n"), None);
-    for (list, is_noted) in
-        [("path\n1.jpg\n", true), ("path,target\n1.jpg,3\n", true), ("path,label\n1.jpg,3\n", false)]
-    {
+    for (list, is_noted) in [("path\n1.jpg\n", true), ("path,label\n1.jpg,3\n", false)] {
         let path = folder.path().join("list.csv");
         std::fs::write(&path, list).unwrap();
         let note = note_of_labels(&*ddlp_dataset::open(&path).unwrap(), &SampleFields::default());
