@@ -214,7 +214,8 @@ fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, St
 fn resume_help() -> String {
     let recorded = flags_of(|option| option.recorded.state);
     format!(
-        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ"
+        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ, \
+         and --fidelity for epochs that have not begun"
     )
 }
 
