@@ -33,8 +33,8 @@ impl AheadBounds {
     }
 }
 
-/// Returns the bytes of memory that the stage may take for a dataset, and the dataset itself for the bundles of a window;
-/// 0 if the dataset needs no fetch stage.
+/// Returns the bytes of memory that the stage may take for a dataset, and the dataset itself for the bundles of a
+/// window; 0 if the dataset needs no fetch stage.
 pub(crate) fn bytes_ahead(dataset: &dyn Dataset, window: Option<&ShuffleWindow>) -> u64 {
     if dataset.fetch_depth().threads == 0 {
         return 0;

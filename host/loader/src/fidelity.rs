@@ -135,9 +135,9 @@ impl Groups {
         }
         Err(if numbers.is_empty() && *kind == "mix" {
             format!(
-                "it is {fidelity}, but the datasets of this mix have not all the same scan groups, so that it has whole \
-                 images alone, and fidelity 10: make packs of pieces with the same `--groups` of all of them, or leave \
-                 `fidelity` out"
+                "it is {fidelity}, but the datasets of this mix have not all the same scan groups, so the mix has \
+                 whole images alone, and fidelity 10: make packs of pieces of all of them, with the same `--groups`, \
+                 or leave `fidelity` out"
             )
         } else if numbers.is_empty() {
             format!(

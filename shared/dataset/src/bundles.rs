@@ -11,8 +11,8 @@ pub struct Bundles {
     pub samples: u64,
     /// Index of the sample at each position; `None` if positions are indices.
     pub indices: Option<Vec<u32>>,
-    /// Most bytes that a bundle has of what decoding needs, if an order that reads a few bundles at a time may read each
-    /// of them as a whole ([`Ahead::window`]); otherwise 0.
+    /// Most bytes that a bundle has of what decoding needs, if an order that reads a few bundles at a time may read
+    /// each of them as a whole ([`Ahead::window`]); otherwise 0.
     pub bytes: u64,
 }
 

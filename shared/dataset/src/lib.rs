@@ -255,8 +255,8 @@ pub trait Dataset: Send + Sync {
         self.sample(index, buf).map(Stored::Source)
     }
 
-    /// Announces that these samples will be read soon, and how, so that a disk can fetch them meanwhile. This is a hint:
-    /// a dataset may do nothing, and does not wait.
+    /// Announces that these samples will be read soon, and how, so that a disk can fetch them meanwhile. This is a
+    /// hint: a dataset may do nothing, and does not wait.
     fn announce(&self, _indices: &[u64], _ahead: Ahead) {}
 
     /// Announces that this sample is likely the next one that the calling thread reads: if it lies in memory, a half of

@@ -27,8 +27,8 @@ pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
     sample_id % dataset.len()
 }
 
-/// Tells the dataset which samples of an epoch will be read soon, and how, unless the list is empty. A panic of the dataset is
-/// ignored: the hint is optional.
+/// Tells the dataset which samples of an epoch will be read soon, and how, unless the list is empty. A panic of the
+/// dataset is ignored: the hint is optional.
 pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64], ahead: Ahead) {
     if !sample_ids.is_empty() {
         let indices: Vec<u64> = sample_ids.iter().map(|&sample_id| stored_at(dataset, sample_id)).collect();

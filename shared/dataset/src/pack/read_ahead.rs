@@ -15,8 +15,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Length of an extent. The last one of a bundle may be shorter.
-const EXTENT_BYTES: u64 = 1 << 20;
+/// Length of an extent. The last one of a bundle may be shorter. Long enough for a disk or a network, and short enough
+/// that two halves of a bundle, which are read at different times, have few extents in common.
+pub(super) const EXTENT_BYTES: u64 = 256 << 10;
 
 /// The announced extents of a pack. Many threads may use it at once.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Bundles that are read as a whole: each byte once, in long reads; by several threads, and after damage.
 
 use super::{Bench, quietly};
+use crate::pack::read_ahead::EXTENT_BYTES;
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
 use crate::{Ahead, Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
@@ -126,7 +127,7 @@ fn a_bundle_is_read_once_in_long_reads_up_to_its_fidelity() {
         let mut read = recorded.take();
         let bytes: u64 = read.iter().map(|read| read.end - read.start).sum();
         assert_eq!(bytes, of_samples, "no byte twice, and none that no sample needs");
-        assert!(read.len() as u64 <= SAMPLES.div_ceil(BUNDLE) + bytes.div_ceil(1 << 20), "{read:?}");
+        assert!(read.len() as u64 <= SAMPLES.div_ceil(BUNDLE) + bytes.div_ceil(EXTENT_BYTES), "{read:?}");
         read.sort_by_key(|read| read.start);
         assert!(read.windows(2).all(|pair| pair[0].end <= pair[1].start), "{read:?}");
         assert!(pack.ahead.held_bytes() <= Ahead::memory(1, pack.bundles().unwrap().unwrap().bytes));
