@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from unittest import mock
+import urllib.request
 import zipfile
 
 sys.dont_write_bytecode = True
@@ -216,6 +219,34 @@ class DriveAlone(unittest.TestCase):
         core = min(AVAILABLE)
         self.assertGreater(self.program.receive(100_000, 300, core, core), 0)
         self.assertEqual(os.sched_getaffinity(0), AVAILABLE)
+
+
+class SlowLink(unittest.TestCase):
+    """bench/link."""
+
+    program = script("link")
+
+    def test_all_connections_together_get_no_more_bytes_than_the_limit(self):
+        link = self.program.Link(1e6)
+        packs = {"pack.ddlp": bytes(range(256)) * 500}
+        came = []
+
+        def read(url, start):
+            request = urllib.request.Request(url + "pack.ddlp", headers={"Range": f"bytes={start}-{start + 29_999}"})
+            with urllib.request.urlopen(request) as answer:
+                self.assertEqual(answer.status, 206)
+                came.append(answer.read() == packs["pack.ddlp"][start:start + 30_000])
+
+        begun = time.monotonic()
+        with self.program.serving(link, packs) as url:
+            readers = [threading.Thread(target=read, args=(url, 1000 * number)) for number in range(10)]
+            for reader in readers:
+                reader.start()
+            for reader in readers:
+                reader.join()
+        self.assertEqual((came, link.sent, link.requests), ([True] * 10, 300_000, 10))
+        # A slow machine makes it longer, never shorter.
+        self.assertGreaterEqual(time.monotonic() - begun, 0.3)
 
 
 class Runs(unittest.TestCase):

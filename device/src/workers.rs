@@ -24,7 +24,7 @@ use crate::job::{Job, JobEvent, JobId};
 use crate::slots::{LeaseError, Slots};
 use ddlp_csd::chunk::ChunkLength;
 use ddlp_csd::prepare;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Ahead, Dataset};
 use kit::{Kit, log_unavailable};
 use queue::{Finishing, JobQueue, Recorded, WorkerTask};
 use stats::Stats;
@@ -140,7 +140,8 @@ impl Shared {
     fn run(&self, task: WorkerTask<'_>, kit: &mut Kit, length: &mut ChunkLength) {
         // The worker does this, not the network thread that queues the job: announcing may read the pack's index, a
         // lease may allocate memory, and the network thread must not wait for either.
-        prepare::announce(&*self.dataset, &task.ahead);
+        let ahead = Ahead { fidelity: task.work.job.request.fidelity, window: None };
+        prepare::announce(&*self.dataset, &task.ahead, ahead);
         if task.is_first() {
             let job = &task.work.job;
             match self.slots.lease(job.request.slot, job.layout, &job.host) {

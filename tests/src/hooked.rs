@@ -2,8 +2,8 @@
 
 use crate::runs::wait_until;
 use ddlp_dataset::{
-    Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
-    Piece, ReadError, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
+    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
@@ -216,9 +216,9 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.sample_in(found)
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], ahead: Ahead) {
         self.hooks.announces(indices);
-        self.dataset.announce(indices);
+        self.dataset.announce(indices, ahead);
     }
 
     fn interrupt(&self) {

@@ -4,7 +4,7 @@ use crate::slots::{Backing, Geometry, Slots};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Header, Identity, Location, ReadError};
+use ddlp_dataset::{Ahead, Header, Identity, Location, ReadError};
 use ddlp_pixels::{Fidelity, Shape};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -59,7 +59,7 @@ impl Dataset for Grey {
         Ok(())
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], _ahead: Ahead) {
         self.announced.lock().unwrap().extend(indices);
     }
 

@@ -150,6 +150,9 @@ struct PackPart {
     /// Samples of each form, under its name.
     #[serde(flatten, serialize_with = "by_name")]
     forms: BTreeMap<StoredForm, u64>,
+    /// Only of a pack of pieces.
+    #[serde(flatten)]
+    bundles: Option<BundlesPart>,
     shrunk: u64,
     intact: u64,
     repaired: u64,
@@ -157,6 +160,13 @@ struct PackPart {
     source_kind: String,
     source_identity: String,
     listed: Vec<Listed>,
+}
+
+/// How the samples of a pack of pieces lie.
+#[derive(Serialize)]
+struct BundlesPart {
+    scan_groups: Vec<u8>,
+    bundle_samples: u64,
 }
 
 /// A dataset.
@@ -190,7 +200,7 @@ impl Described {
             left_out: dataset.left_out(),
             left_out_names: dataset.left_out_names().to_vec(),
             classes: classes.map(|(name, samples)| ClassCount { name: name.clone(), samples }).collect(),
-            pack: pack.zip(survey).map(|(pack, survey)| PackPart::new(pack, survey)),
+            pack: pack.zip(survey).map(|(pack, survey)| PackPart::new(pack, survey)).transpose()?,
         })
     }
 
@@ -250,14 +260,18 @@ fn rest(out: &mut String, count: usize, shown: usize, what: &str) {
 }
 
 impl PackPart {
-    fn new(pack: &Pack, survey: Survey) -> Self {
+    fn new(pack: &Pack, survey: Survey) -> anyhow::Result<Self> {
         let layout = pack.layout();
+        let bundles = pack.scan_groups().zip(pack.bundles()?).map(|(groups, bundles)| BundlesPart {
+            scan_groups: groups.numbers().to_vec(),
+            bundle_samples: bundles.samples,
+        });
         let listed = survey.listed.iter().map(|entry| Listed {
             sample: entry.index,
             name: entry.name.clone(),
             verdict: verdict_text(entry.verdict),
         });
-        Self {
+        Ok(Self {
             file_bytes: layout.file_bytes,
             sample_bytes: survey.sample_bytes,
             smallest_sample_bytes: survey.smallest_bytes,
@@ -272,7 +286,8 @@ impl PackPart {
             source_kind: layout.source_kind.clone(),
             source_identity: layout.source_identity.to_string(),
             listed: listed.collect(),
-        }
+            bundles,
+        })
     }
 
     fn to_text(&self, out: &mut String, samples: u64, shown: usize) {
@@ -294,6 +309,11 @@ impl PackPart {
         let stored = StoredForm::ALL.iter().map(|form| format!("{} {}", text::count(self.forms[form]), form.name()));
         let stored = stored.collect::<Vec<_>>().join(", ");
         row(out, "stored", &format!("{stored}; {} shrunk when they were packed", text::count(self.shrunk)));
+        if let Some(BundlesPart { scan_groups, bundle_samples }) = &self.bundles {
+            let groups = scan_groups.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+            let samples = text::plural(*bundle_samples, "sample");
+            row(out, "pieces", &format!("scan groups {groups}, in bundles of {samples}"));
+        }
         row(
             out,
             "verdicts",

@@ -275,7 +275,8 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     };
     for &form in StoredForm::ALL {
         let tally = summary.form(form);
-        line(form.name(), tally.plain);
+        let plain = if form == StoredForm::Pcr { "progressive, cut as they are" } else { form.name() };
+        line(plain, tally.plain);
         line(form.rewritten(), tally.rewritten);
         line("of them shrunk", tally.shrunk);
     }

@@ -105,7 +105,7 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     while let Some(CpuWork { job, ahead, fetched }) = engine.next_cpu_work(length.samples(), &mut samples) {
         if let Some(&first) = ahead.first() {
             desk.begin(Activity::Announcing, job.id, first);
-            prepare::announce(&*engine.task.dataset, &ahead);
+            prepare::announce(&*engine.task.dataset, &ahead, engine.task.ahead(job.id.epoch));
             desk.end();
         }
         let taken = match fetched {

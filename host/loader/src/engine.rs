@@ -49,7 +49,7 @@ use ddlp_csd::memory;
 use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Dataset, FetchDepth, FetchedSample, ImageSize, SampleFields};
+use ddlp_dataset::{Ahead, Dataset, FetchDepth, FetchedSample, ImageSize, SampleFields};
 use ddlp_pixels::Functions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -389,6 +389,12 @@ impl RunTask {
     pub fn epoch_context(&self, epoch: u32) -> EpochContext {
         let fidelity = self.fidelity.known(epoch).expect("an epoch begins with a known fidelity");
         EpochContext { seed: self.seed, epoch, fidelity }
+    }
+
+    /// Returns how the samples of an epoch are read.
+    pub fn ahead(&self, epoch: u32) -> Ahead {
+        let window = self.walks.window().map(|window| window.lanes.count);
+        Ahead { fidelity: self.epoch_context(epoch).fidelity, window }
     }
 
     /// Returns what happens to a corrupt sample, which is the same in all buckets.

@@ -13,7 +13,8 @@ mod ahead;
 
 pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket, Samples};
 
-use ddlp_dataset::{Dataset, FetchedSample};
+use crate::order::ShuffleWindow;
+use ddlp_dataset::{Ahead, Dataset, FetchedSample};
 
 /// Bytes of samples that are fetched ahead: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
@@ -32,7 +33,12 @@ impl AheadBounds {
     }
 }
 
-/// Returns the bytes of memory that the stage may take for a dataset; 0 if the dataset needs no fetch stage.
-pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
-    if dataset.fetch_depth().threads > 0 { BOUNDS_MAX * AHEAD_BYTES } else { 0 }
+/// Returns the bytes of memory that the stage may take for a dataset, and the dataset itself for the bundles of a
+/// window; 0 if the dataset needs no fetch stage.
+pub(crate) fn bytes_ahead(dataset: &dyn Dataset, window: Option<&ShuffleWindow>) -> u64 {
+    if dataset.fetch_depth().threads == 0 {
+        return 0;
+    }
+    let of_window = window.map_or(0, |window| Ahead::memory(window.lanes.count, window.bundle_bytes));
+    BOUNDS_MAX * AHEAD_BYTES + of_window.min(Ahead::BYTES_MAX)
 }

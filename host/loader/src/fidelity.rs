@@ -133,7 +133,13 @@ impl Groups {
         if fidelity.is_whole() || numbers.contains(&fidelity.number()) {
             return Ok(());
         }
-        Err(if numbers.is_empty() {
+        Err(if numbers.is_empty() && *kind == "mix" {
+            format!(
+                "it is {fidelity}, but the datasets of this mix have not all the same scan groups, so the mix has \
+                 whole images alone, and fidelity 10: make packs of pieces of all of them, with the same `--groups`, \
+                 or leave `fidelity` out"
+            )
+        } else if numbers.is_empty() {
             format!(
                 "it is {fidelity}, but this dataset ({kind}) has whole images alone, and fidelity 10: make a pack of \
                  pieces (`ddlp pack SOURCE OUT --format pcr`), or leave `fidelity` out"

@@ -51,7 +51,8 @@ pub struct Report {
     /// Bytes of samples that the CPU prong read from the dataset, in 10⁶ bytes. A sample that stays in memory counts
     /// once.
     pub read_mb: f64,
-    /// The same in the whole blocks of 4 KiB in which these bytes lie, if the dataset is a pack.
+    /// The same in the whole blocks of 4 KiB in which these bytes lie, if the dataset is a pack. Counts each sample's
+    /// reads by themselves, although a windowed order over a network reads bundles as a whole.
     pub read_blocks_mb: Option<f64>,
     /// All bytes of these samples, in 10⁶ bytes: what reading each as a whole would have taken. A crop may need less.
     pub read_samples_mb: f64,

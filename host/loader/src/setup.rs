@@ -234,7 +234,7 @@ impl RunSetup {
             0 => {}
             bytes => need.add(bytes, counted(threads as u64, "thread")),
         }
-        match fetch::bytes_ahead(&*self.dataset) {
+        match fetch::bytes_ahead(&*self.dataset, self.walks.window()) {
             0 => {}
             bytes => need.add(bytes, "samples that are fetched ahead".into()),
         }

@@ -8,8 +8,8 @@
 
 use crate::label_text::LabelTexts;
 use crate::{
-    Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
+    Location, MixPart, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
@@ -261,8 +261,8 @@ impl Dataset for Classed {
         self.dataset.stored(index, buf)
     }
 
-    fn announce(&self, indices: &[u64]) {
-        self.dataset.announce(indices);
+    fn announce(&self, indices: &[u64], ahead: Ahead) {
+        self.dataset.announce(indices, ahead);
     }
 
     fn prefetch(&self, index: u64, half: Half) {

@@ -50,7 +50,7 @@ mod stamp;
 mod table;
 mod text_file;
 
-pub use bundles::Bundles;
+pub use bundles::{Ahead, Bundles};
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
@@ -255,9 +255,9 @@ pub trait Dataset: Send + Sync {
         self.sample(index, buf).map(Stored::Source)
     }
 
-    /// Announces that these samples will be read soon, so that a disk can fetch them meanwhile. This is a hint: a
-    /// dataset may do nothing, and does not wait.
-    fn announce(&self, _indices: &[u64]) {}
+    /// Announces that these samples will be read soon, and how, so that a disk can fetch them meanwhile. This is a
+    /// hint: a dataset may do nothing, and does not wait.
+    fn announce(&self, _indices: &[u64], _ahead: Ahead) {}
 
     /// Announces that this sample is likely the next one that the calling thread reads: if it lies in memory, a half of
     /// its bytes is fetched into the core's cache meanwhile. A hint like [`announce`](Self::announce).

@@ -22,6 +22,7 @@ mod format;
 mod index;
 mod options;
 mod plan;
+mod read_ahead;
 mod reader;
 mod record;
 mod records;

@@ -10,8 +10,8 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart, PackFile,
-    Piece, ReadError, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
+    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
@@ -288,10 +288,10 @@ impl Dataset for Resident {
 
     /// Announces to the dataset only samples that are not in memory: those that no group holds, and those of groups
     /// that have not been read yet.
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], ahead: Ahead) {
         let left: Vec<u64> = indices.iter().copied().filter(|&index| self.pixels_if_read(index).is_none()).collect();
         if !left.is_empty() {
-            self.dataset.announce(&left);
+            self.dataset.announce(&left, ahead);
         }
     }
 

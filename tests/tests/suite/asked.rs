@@ -1,8 +1,9 @@
 //! What the host asks of a drive that alone holds the dataset, as a relay between them sees it.
 
+use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{IndexPart, Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_host::report::FaultKind;
-use ddlp_host::{CorruptPolicy, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_host::{CorruptPolicy, Fidelity, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
@@ -158,20 +159,27 @@ fn assert_healed(run: &Run, expected: &Run, what: &str) {
 
 #[test]
 fn a_bit_that_flips_on_the_way_is_a_fault_and_not_damage_of_the_sample() {
+    use StoredForm::{Kept, Pcr, Raw, Rows};
     let photos = photos();
-    for form in [StoredForm::Kept, StoredForm::Raw, StoredForm::Rows] {
+    // The pieces of a bundle come one by one, or as a whole.
+    for (form, window) in [(Kept, None), (Raw, None), (Rows, None), (Pcr, None), (Pcr, Some(3))] {
         let pack = photos.pack_as(&format!("{}.ddlp", form.name()), PackFormat::of(form));
-        let record = Pack::open(&pack).unwrap().record(11).unwrap();
-        let place = record.offset + u64::from(record.length) / 2;
+        let opened = Pack::open(&pack).unwrap();
+        let (record, mut pieces) = (opened.record(11).unwrap(), Vec::new());
+        opened.pieces(11, &opened.header(11).unwrap(), Some(Fidelity::WHOLE), &mut pieces).unwrap();
+        let extent = pieces.pop().map_or(record.offset..record.offset + u64::from(record.length), |last| last.extent);
+        assert!(extent.end - extent.start >= 2 * BLOCK_BYTES, "{form:?}: a block of it belongs to no other sample");
+        let place = extent.start.midpoint(extent.end);
         let agent = Agent::start(&pack, &photos.scratch().join(form.name()), &["--slots", "8"]);
+        let flipping = |flip| flipping(&agent, place, flip).with(|o| o.shuffle_window = window);
         let expected = Run::of(loader(&pack));
-        let run = Run::of(flipping(&agent, place, Flip::First(1)));
+        let run = Run::of(flipping(Flip::First(1)));
         assert_healed(&run, &expected, form.name());
         // The host cannot tell this from damage on the drive.
-        let run = Run::of(flipping(&agent, place, Flip::Always));
+        let run = Run::of(flipping(Flip::Always));
         assert_eq!((run.report.corrupt.len(), run.troubles().len()), (1, 0), "{form:?}");
         assert_eq!((run.report.corrupt[0].sample_id, &*run.report.corrupt[0].reason), (11, "wrong checksum"));
-        let mut loader = flipping(&agent, place, ANEW).build().unwrap();
+        let mut loader = flipping(ANEW).build().unwrap();
         let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
         let said = chain(&error);
         assert!(matches!(error, LoaderError::Unavailable(_)), "{said}");

@@ -1,11 +1,11 @@
 //! Packs of pieces: the pixels of a fidelity do not depend on who reads them, and how.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
-use ddlp_host::{Fidelity, LoaderBuilder, LocalResults, Strategy};
+use ddlp_host::{Digest, Fidelity, LoaderBuilder, LocalResults, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const SAMPLES: u32 = 60;
@@ -53,6 +53,53 @@ fn each_fidelity_has_one_digest_and_that_of_whole_images_is_the_folders() {
     }
     assert_eq!(digests.len(), 4, "each fidelity has other pixels");
     assert_eq!(digests.get(&folder), Some(&"10"));
+}
+
+#[test]
+fn ranks_together_have_the_digest_of_one_at_each_fidelity() {
+    let photos = Photos::new(SAMPLES);
+    let pack = photos.pack_as("pcr.ddlp", PackFormat::of(StoredForm::Pcr));
+    let mut digests = BTreeSet::new();
+    for (fidelity, window) in ["1", "5", "10"].into_iter().flat_map(|fidelity| [(fidelity, None), (fidelity, Some(6))])
+    {
+        let of = |rank, world| {
+            let builder = loader(&pack).with(|o| (o.rank, o.world_size, o.shuffle_window) = (rank, world, window));
+            Run::of(builder.with(|o| o.fidelity = fidelity.parse().unwrap()))
+        };
+        let number = |run: &Run| u128::from_str_radix(&run.digest, 16).unwrap();
+        let whole = number(&of(0, 1));
+        digests.insert(whole);
+        // Batches divide into equal shares, so that no sample occurs twice.
+        for world in [2, 3] {
+            let sum = (0..world).fold(0, |sum: u128, rank| sum.wrapping_add(number(&of(rank, world))));
+            assert_eq!(sum, whole, "fidelity {fidelity}, window {window:?}, {world} ranks");
+        }
+    }
+    assert_eq!(digests.len(), 3, "each fidelity has one digest, in a window or not");
+}
+
+#[test]
+fn a_run_that_goes_on_has_the_digest_of_its_fidelity() {
+    let photos = Photos::new(SAMPLES);
+    let pack = photos.pack_as("pcr.ddlp", PackFormat::of(StoredForm::Pcr));
+    for (fidelity, window) in [("1", None), ("2", Some(4)), ("5", None), ("5", Some(4))] {
+        let builder = || {
+            let of = loader(&pack).with(|o| (o.epochs, o.shuffle_window) = (2, window));
+            of.with(|o| (o.strategy, o.fidelity) = (Strategy::Ordered, fidelity.parse().unwrap()))
+        };
+        let number = |text: &str| u128::from_str_radix(text, 16).unwrap();
+        let whole = Run::of(builder());
+        let mut first = builder().build().unwrap();
+        let mut digest = Digest::default();
+        for _ in 0..5 {
+            digest.update(&first.next().unwrap().unwrap()).unwrap();
+        }
+        let state = first.state();
+        let by_drive = builder().with(|o| o.resume = Some(state)).drive(local(LocalResults::Shared));
+        let rest = Run::of(by_drive);
+        let sum = number(&digest.unordered()).wrapping_add(number(&rest.digest));
+        assert_eq!(sum, number(&whole.digest), "fidelity {fidelity}, window {window:?}");
+    }
 }
 
 #[test]

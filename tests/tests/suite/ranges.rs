@@ -1,6 +1,8 @@
 //! Packs that are read by ranges over HTTP, from a server that follows a fault plan and from nginx.
 
-use ddlp_host::{Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_dataset::Dataset;
+use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
+use ddlp_host::{Fidelity, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader};
@@ -9,8 +11,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SAMPLES: u32 = 48;
@@ -37,6 +39,45 @@ fn refused(photos: &Photos, plan: impl FnMut(&Request) -> Answer + Send + 'stati
         Ok(loader) => loader.filter_map(Result::err).next().expect("an error"),
     };
     chain(&error)
+}
+
+#[test]
+fn a_window_of_bundles_is_read_in_sequence_and_up_to_its_fidelity() {
+    let photos = photos();
+    let pack = photos.pack_as("pcr.ddlp", PackFormat::of(StoredForm::Pcr));
+    let opened = Pack::open(&pack).unwrap();
+    let data = opened.layout().data_offset..opened.layout().data_offset + opened.layout().data_bytes;
+    let sample_bytes = |fidelity: &str| {
+        let of = |index| {
+            let (header, mut pieces) = (opened.header(index).unwrap(), Vec::new());
+            let fidelity = Fidelity::new(fidelity.parse().unwrap());
+            opened.pieces(index, &header, fidelity, &mut pieces).unwrap();
+            let bytes: u64 = pieces.iter().map(|piece| piece.extent.end - piece.extent.start).sum();
+            if pieces.is_empty() { header.bytes.end - header.bytes.start } else { bytes }
+        };
+        (0..opened.len()).map(of).sum::<u64>()
+    };
+    for fidelity in ["1", "5", "10"] {
+        let run = |window| {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let ranges = asked.clone();
+            let server = WebServer::start(fs::read(&pack).unwrap(), move |request| {
+                ranges.lock().unwrap().push(request.range.clone());
+                Answer::Range
+            });
+            let builder = over(&server.url()).with(|o| (o.epochs, o.shuffle_window) = (1, window));
+            let run = Run::of(builder.with(|o| o.fidelity = fidelity.parse().unwrap()));
+            let mut asked = std::mem::take(&mut *asked.lock().unwrap());
+            // What lies elsewhere is the index.
+            asked.retain(|range| data.contains(&range.start));
+            (run.digest, asked.len(), asked.iter().map(|range| range.end - range.start).sum::<u64>())
+        };
+        let (expected, requests, _) = run(None);
+        let (digest, requests_in_window, bytes) = run(Some(4));
+        assert_eq!(digest, expected);
+        assert_eq!(bytes, sample_bytes(fidelity), "fidelity {fidelity}: each byte once, and no other");
+        assert!(4 * requests_in_window < requests, "{requests_in_window} requests, {requests} without a window");
+    }
 }
 
 #[test]

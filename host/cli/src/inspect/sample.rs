@@ -2,8 +2,8 @@
 
 use super::{row, verdict_text};
 use crate::text;
-use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{IndexRecord, Pack, StoredVerdict, verify_sample};
+use ddlp_dataset::{Dataset, Piece};
 use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
 use serde::Serialize;
 use std::fmt::Write;
@@ -20,6 +20,9 @@ pub struct DescribedSample {
     offset: u64,
     length: u64,
     record: Option<RecordPart>,
+    /// Pieces, one after the other, of a sample in pieces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pieces: Vec<PiecePart>,
     /// Facts from the image's header.
     image: Option<ImagePart>,
     /// The reason why the sample cannot be read, or the damage in it.
@@ -46,6 +49,15 @@ struct RecordPart {
     /// recorded.)
     was_repaired: bool,
     verdict: String,
+}
+
+#[derive(Serialize)]
+struct PiecePart {
+    /// The scan group; `None` for the markers.
+    group: Option<u8>,
+    offset: u64,
+    length: u64,
+    crc32c: String,
 }
 
 #[derive(Serialize)]
@@ -93,6 +105,22 @@ impl From<ImageInfo> for ImagePart {
     }
 }
 
+/// Returns the pieces of a sample in pieces.
+fn pieces_of(pack: &Pack, index: u64) -> anyhow::Result<Vec<PiecePart>> {
+    let mut pieces = Vec::new();
+    if let Ok(header) = pack.header(index) {
+        pack.pieces(index, &header, None, &mut pieces)?;
+    }
+    let groups = pack.scan_groups().map_or(&[][..], |groups| groups.numbers());
+    let part = |(number, Piece { extent, crc32c }): (usize, Piece)| PiecePart {
+        group: groups.get(number).copied(),
+        offset: extent.start,
+        length: extent.end - extent.start,
+        crc32c: format!("{crc32c:08x}"),
+    };
+    Ok(pieces.into_iter().enumerate().map(part).collect())
+}
+
 impl DescribedSample {
     /// Examines a sample of a dataset. In a pack, it checks all checksums of the sample.
     pub fn new(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> anyhow::Result<Self> {
@@ -119,6 +147,7 @@ impl DescribedSample {
             offset: location.offset,
             length: location.length,
             record: record.map(RecordPart::from),
+            pieces: pack.map_or(Ok(Vec::new()), |pack| pieces_of(pack, index))?,
             image,
             problem: damage.or(problem),
         })
@@ -131,11 +160,24 @@ impl DescribedSample {
         row(&mut out, "class", &format!("{} (label {})", text::printable(&self.class), self.label));
         let place =
             format!("{}, {} bytes at {}", self.file.display(), text::count(self.length), text::count(self.offset));
-        row(&mut out, "place", &place);
+        // Pieces lie apart, and each has a checksum of its own.
+        let is_one = self.pieces.is_empty();
+        if is_one {
+            row(&mut out, "place", &place);
+        } else {
+            row(&mut out, "place", &self.file.display().to_string());
+        }
         if let Some(record) = &self.record {
             row(&mut out, "verdict", &record.verdict);
             row(&mut out, "form", &record.form_text());
-            row(&mut out, "crc32c", &record.crc32c);
+            if is_one {
+                row(&mut out, "crc32c", &record.crc32c);
+            }
+        }
+        for PiecePart { group, offset, length, crc32c } in &self.pieces {
+            let name = group.map_or("markers".to_owned(), |group| format!("group {group}"));
+            let (length, offset) = (text::count(*length), text::count(*offset));
+            row(&mut out, &name, &format!("{length} bytes at {offset}, crc32c {crc32c}"));
         }
         if let Some(image) = &self.image {
             row(&mut out, "image", &image.to_text());

@@ -217,8 +217,8 @@ const GIVEN_AGAIN: &str = "Give --indices and --fields again if that run had the
 fn resume_help() -> String {
     let recorded = flags_of(|option| option.recorded.state);
     format!(
-        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ. \
-         {GIVEN_AGAIN}"
+        "Resume the run that wrote this state, with its options {recorded}. Only --epochs and --strategy may differ, \
+         and --fidelity for epochs that have not begun. {GIVEN_AGAIN}"
     )
 }
 

@@ -3,7 +3,7 @@
 use super::{Activity, Desk};
 use crate::engine::Engine;
 use crate::fetch::FetchTicket;
-use ddlp_csd::prepare::{SampleFetcher, stored_at};
+use ddlp_csd::prepare::{SampleFetcher, announce, stored_at};
 use ddlp_dataset::{FetchedSample, SampleToFetch};
 use std::time::Instant;
 
@@ -22,6 +22,12 @@ pub(crate) fn work(engine: &Engine, desk: &Desk) {
             let wanted = bucket_of(&group[0]);
             if std::mem::replace(&mut bucket, wanted) != wanted {
                 fetcher.change_program(&task.buckets[wanted].program);
+            }
+            let ahead = task.ahead(group[0].0.id.epoch);
+            if ahead.window.is_some() {
+                // Their neighbours will be fetched soon.
+                let ids: Vec<u64> = group.iter().map(|(ticket, _)| ticket.sample_id).collect();
+                announce(&*task.dataset, &ids, ahead);
             }
             samples.extend(group.iter_mut().map(|(ticket, fetched)| {
                 let context = task.epoch_context(ticket.id.epoch);

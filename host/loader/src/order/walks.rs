@@ -97,6 +97,11 @@ impl Walks {
         Self { window, ..self }
     }
 
+    /// Returns the windowed order, if there is one.
+    pub fn window(&self) -> Option<&ShuffleWindow> {
+        self.window.as_ref()
+    }
+
     /// Describes the epochs of a mix, of `samples` samples each. The portions are those of an epoch's different
     /// samples. The parts have at most `u32::MAX` samples together, and an epoch has at most as many.
     pub fn of_mix(seed: Option<u64>, samples: u64, portions: Vec<Portion>, copies: Copies) -> Self {

@@ -8,7 +8,8 @@
 //!
 //! Lanes are staggered: with bundles of `n` samples, a bundle begins about every `n` samples of the epoch, so that
 //! reads are spread evenly. A lane therefore begins within a bundle, whose other samples it takes at the end of the
-//! epoch.
+//! epoch. The line of all bundles begins within a bundle, too, at a place that is drawn: otherwise samples that are
+//! left out at its end, or that a lane of few bundles has, would be the same in each epoch.
 
 use super::LastBatch;
 use super::walks::{room, shuffle};
@@ -30,6 +31,8 @@ pub(crate) struct ShuffleWindow {
     pub dataset: Arc<dyn Dataset>,
     /// How an epoch is divided.
     pub lanes: Lanes,
+    /// Most bytes of a bundle that may be read as a whole ([`Bundles::bytes`]).
+    pub bundle_bytes: u64,
 }
 
 impl fmt::Debug for ShuffleWindow {
@@ -67,21 +70,31 @@ struct Part {
     samples: u64,
 }
 
+impl Part {
+    /// Divides it in front of its sample `at`.
+    fn split(self, at: u64) -> (Self, Self) {
+        (Self { samples: at, ..self }, Self { first: self.first + at, samples: self.samples - at })
+    }
+}
+
 impl Lanes {
     fn sample_ids(&self, bundles: &Bundles, seed: u64, epoch: u32) -> io::Result<Vec<u64>> {
-        let stream = |stream| Rng::for_epoch(seed, epoch.into(), stream);
+        let mut rng = Rng::for_epoch(seed, epoch.into(), BUNDLE_STREAM);
         let count = self.samples.div_ceil(bundles.samples);
         let mut order = room(count)?;
         order.extend(0..count as u32);
-        shuffle(&mut order, &mut stream(BUNDLE_STREAM));
+        shuffle(&mut order, &mut rng);
         let bundle = |number: u32| {
             let first = u64::from(number) * bundles.samples;
             Part { first, samples: bundles.samples.min(self.samples - first) }
         };
-        let mut line = Line { parts: order.into_iter().map(bundle), rest: None };
+        let mut parts = order.into_iter().map(bundle);
+        let first = parts.next().expect("a dataset has samples");
+        let (end, begin) = first.split(rng.below(first.samples));
+        let mut line = Line { parts: parts.chain([end]), rest: Some(begin) };
         let mut ids = room(self.taken())?;
         ids.resize(self.taken() as usize, 0);
-        let (mut positions, mut rng) = (Vec::new(), stream(LANE_STREAM));
+        let (mut positions, mut rng) = (Vec::new(), Rng::for_epoch(seed, epoch.into(), LANE_STREAM));
         for lane in 0..self.count {
             let parts = line.take(self.samples_of(lane));
             let until_second = ((lane + 1) * bundles.samples).div_ceil(self.count);
@@ -150,12 +163,10 @@ impl<I: Iterator<Item = Part>> Line<I> {
         let mut taken = Vec::new();
         while samples > 0 {
             let part = self.rest.take().or_else(|| self.parts.next()).expect("lanes take no more than there is");
-            let now = part.samples.min(samples);
-            taken.push(Part { samples: now, ..part });
-            if now < part.samples {
-                self.rest = Some(Part { first: part.first + now, samples: part.samples - now });
-            }
-            samples -= now;
+            let (now, rest) = part.split(part.samples.min(samples));
+            self.rest = (rest.samples > 0).then_some(rest);
+            samples -= now.samples;
+            taken.push(now);
         }
         taken
     }
@@ -170,11 +181,11 @@ fn staggered(parts: &[Part], until: u64) -> impl Iterator<Item = Part> {
     });
     let offset = ends.find(|&end| end >= until).map_or(0, |end| end - until);
     let (mut at, mut before, mut behind) = (0, Vec::new(), Vec::new());
-    for &Part { first, samples } in parts {
-        let cut = offset.saturating_sub(at).min(samples);
-        before.extend((cut > 0).then_some(Part { first, samples: cut }));
-        behind.extend((cut < samples).then_some(Part { first: first + cut, samples: samples - cut }));
-        at += samples;
+    for &part in parts {
+        let (cut, rest) = part.split(offset.saturating_sub(at).min(part.samples));
+        before.extend((cut.samples > 0).then_some(cut));
+        behind.extend((rest.samples > 0).then_some(rest));
+        at += part.samples;
     }
     behind.into_iter().chain(before)
 }

@@ -1,6 +1,6 @@
 //! Samples of an epoch: what they have in common, where they are stored, and hints about them.
 
-use ddlp_dataset::{Dataset, Half};
+use ddlp_dataset::{Ahead, Dataset, Half};
 use ddlp_pixels::{Draw, Fidelity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,12 +27,12 @@ pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
     sample_id % dataset.len()
 }
 
-/// Tells the dataset which samples of an epoch will be read soon, unless the list is empty. A panic of the dataset is
-/// ignored: the hint is optional.
-pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
+/// Tells the dataset which samples of an epoch will be read soon, and how, unless the list is empty. A panic of the
+/// dataset is ignored: the hint is optional.
+pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64], ahead: Ahead) {
     if !sample_ids.is_empty() {
         let indices: Vec<u64> = sample_ids.iter().map(|&sample_id| stored_at(dataset, sample_id)).collect();
-        advise(|| dataset.announce(&indices));
+        advise(|| dataset.announce(&indices, ahead));
     }
 }
 

@@ -10,7 +10,7 @@ use super::index::Index;
 use super::record::IndexRecord;
 use super::superblock::PackLayout;
 use crate::Piece;
-use ddlp_pixels::ScanGroups;
+use ddlp_pixels::{Fidelity, ScanGroups};
 use std::io;
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
@@ -138,7 +138,7 @@ fn number(table: &[u8], at: usize) -> u32 {
 }
 
 /// The bundles of an open pack.
-pub(super) struct Bundles {
+pub(super) struct BundleIndex {
     shape: BundleShape,
     /// The bytes of each bundle.
     places: Vec<Range<u64>>,
@@ -146,9 +146,11 @@ pub(super) struct Bundles {
     tables: Vec<u8>,
     /// The position of each sample, by index.
     positions: Vec<u32>,
+    /// For each scan group, the most bytes that a bundle has up to that group.
+    largest: Vec<u64>,
 }
 
-impl Bundles {
+impl BundleIndex {
     /// Returns the scan groups.
     pub(super) fn groups(&self) -> &ScanGroups {
         &self.shape.groups
@@ -162,23 +164,67 @@ impl Bundles {
         for (index, &position) in (0..).zip(&self.positions) {
             indices[position as usize] = index;
         }
-        Ok(crate::Bundles { samples: self.shape.bundle_samples.into(), indices: Some(indices) })
+        let bytes = self.largest.last().copied().unwrap_or_default();
+        Ok(crate::Bundles { samples: self.shape.bundle_samples.into(), indices: Some(indices), bytes })
+    }
+
+    /// Returns how many scan groups a fidelity has: at least the first one.
+    pub(super) fn groups_of(&self, fidelity: Fidelity) -> usize {
+        self.groups().numbers().iter().filter(|&&group| group <= fidelity.number()).count().max(1)
+    }
+
+    /// Returns the most bytes that a bundle has of the first `groups` scan groups.
+    pub(super) fn largest(&self, groups: usize) -> u64 {
+        self.largest[groups - 1]
+    }
+
+    /// Returns the tables of a bundle, each with the place where its first piece begins.
+    fn tables(&self, bundle: u32) -> impl Iterator<Item = (u64, &[u8])> {
+        let samples = self.shape.samples_of(bundle.into());
+        let first = bundle as usize * self.shape.tables() * table_bytes(self.shape.bundle_samples);
+        let mut begin = self.places[bundle as usize].start;
+        let tables = self.tables[first..].chunks_exact(table_bytes(samples)).take(self.shape.tables());
+        tables.map(move |table| {
+            let end = begin + u64::from(number(table, samples as usize));
+            (std::mem::replace(&mut begin, end), table)
+        })
+    }
+
+    /// Returns the bundle of a sample, and the sample's number within it.
+    fn place_of(&self, index: u64) -> (u32, usize) {
+        let position = self.positions[index as usize];
+        (position / self.shape.bundle_samples, (position % self.shape.bundle_samples) as usize)
     }
 
     /// Returns the pieces of a sample: one for each group, then the markers. Some may be empty.
     pub(super) fn pieces(&self, index: u64) -> impl Iterator<Item = Piece> {
-        let position = self.positions[index as usize];
-        let (bundle, within) = (position / self.shape.bundle_samples, (position % self.shape.bundle_samples) as usize);
-        let (samples, all_before) = (self.shape.samples_of(bundle.into()), table_bytes(self.shape.bundle_samples));
-        let first_table = bundle as usize * self.shape.tables() * all_before;
-        let mut begin = self.places[bundle as usize].start;
-        let tables = self.tables[first_table..].chunks_exact(table_bytes(samples)).take(self.shape.tables());
-        tables.map(move |table| {
+        let (bundle, within) = self.place_of(index);
+        let samples = self.shape.samples_of(bundle.into()) as usize;
+        self.tables(bundle).map(move |(begin, table)| {
             let place = |at: usize| begin + u64::from(number(table, at));
-            let extent = place(within)..place(within + 1);
-            begin = place(samples as usize);
-            Piece { extent, crc32c: number(table, samples as usize + 1 + within) }
+            Piece { extent: place(within)..place(within + 1), crc32c: number(table, samples + 1 + within) }
         })
+    }
+
+    /// Returns the bytes of a sample's bundle that belong to the first `groups` scan groups.
+    pub(super) fn prefix(&self, index: u64, groups: usize) -> Range<u64> {
+        let (bundle, _) = self.place_of(index);
+        let start = self.places[bundle as usize].start;
+        start..self.prefix_end(bundle, groups)
+    }
+
+    /// Returns where the first `groups` scan groups of a bundle end.
+    fn prefix_end(&self, bundle: u32, groups: usize) -> u64 {
+        // The markers have a table, too.
+        self.tables(bundle).nth(groups).map_or(0, |(begin, _)| begin)
+    }
+
+    /// Finds how large bundles are.
+    fn measure(&mut self) {
+        let bytes = |bundle: u32, groups| self.prefix_end(bundle, groups) - self.places[bundle as usize].start;
+        let bundles = self.places.len() as u32;
+        let largest = |groups| (0..bundles).map(|bundle| bytes(bundle, groups)).max().unwrap_or_default();
+        self.largest = (1..self.shape.tables()).map(largest).collect();
     }
 
     /// Returns the number of bytes of a sample.
@@ -217,7 +263,7 @@ impl Bundles {
 }
 
 /// Checks a sample's record against the bundles: a form of pieces needs bundles.
-pub(super) fn check_record(bundles: Option<&Bundles>, index: u64, record: &IndexRecord) -> Result<(), String> {
+pub(super) fn check_record(bundles: Option<&BundleIndex>, index: u64, record: &IndexRecord) -> Result<(), String> {
     match bundles {
         Some(bundles) => bundles.check(index, record),
         None if record.form.is_in_pieces() => Err("it is in pieces, but the pack has no bundles".to_owned()),

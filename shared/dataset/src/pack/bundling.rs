@@ -21,6 +21,8 @@ pub(super) struct Bundling<'a> {
     bundle: u64,
     /// What is gathered for each group, and for the markers.
     gathered: Vec<Gathered>,
+    /// Bytes of samples that are not yet written, or not completely.
+    pub(super) unwritten: u64,
     /// Index and record of each sample of the bundle.
     held: Vec<(u64, IndexRecord)>,
     /// Records by index.
@@ -58,7 +60,7 @@ impl<'a> Bundling<'a> {
         sections[0].append(&shape.to_bytes())?;
         let gathered = (0..shape.tables()).map(|_| Gathered::default()).collect();
         let records = vec![None; shape.samples as usize];
-        Ok(Self { dealt, shape, file, sections, bundle: 0, gathered, held: Vec::new(), records })
+        Ok(Self { dealt, shape, file, sections, bundle: 0, gathered, unwritten: 0, held: Vec::new(), records })
     }
 
     /// Takes the sample at the next position, whose record counts within the bytes `chunk`. Writes the bundle behind
@@ -87,6 +89,7 @@ impl<'a> Bundling<'a> {
             gathered.checksums.push(crc32c::crc32c(piece));
             gathered.bytes.try_reserve(piece.len()).map_err(io::Error::from)?;
             gathered.bytes.extend_from_slice(piece);
+            self.unwritten += u64::from(length);
             if group == 0 {
                 // A detail may lie in front of the sample's bytes.
                 inside = u64::from(begin) + record.offset - record.extent().start;
@@ -115,7 +118,7 @@ impl<'a> Bundling<'a> {
         for (index, record) in self.held.drain(..) {
             self.records[index as usize] = Some(IndexRecord { offset: begin + record.offset, ..record });
         }
-        self.bundle += 1;
+        (self.bundle, self.unwritten) = (self.bundle + 1, 0);
         Ok(end)
     }
 

@@ -1,16 +1,17 @@
 //! Reading samples from a pack.
 
-use super::bundles::{Bundles, check_record};
+use super::bundles::{BundleIndex, check_record};
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
 use super::format::{FormatError, IndexPart, RECORD_BYTES};
 use super::index::Index;
+use super::read_ahead::{ReadAhead, extents_around};
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
+    Ahead, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
     SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::{Fidelity, Format, ScanGroups};
@@ -51,9 +52,10 @@ pub struct Pack {
     labels: Labels,
     classes: Vec<String>,
     /// The bundles of a pack whose samples are in pieces.
-    pub(super) bundles: Option<Bundles>,
+    pub(super) bundles: Option<BundleIndex>,
     /// The records, if they stay in memory.
     pub(super) records: Option<Records>,
+    pub(super) ahead: ReadAhead,
 }
 
 impl Pack {
@@ -79,7 +81,7 @@ impl Pack {
         let labels = read_labels(&index)?;
         let classes = read_classes(&index)?;
         let samples = index.layout.samples;
-        let bundles = if index.has_bundles() { Some(Bundles::read(&index)?) } else { None };
+        let bundles = if index.has_bundles() { Some(BundleIndex::read(&index)?) } else { None };
         let records = if samples <= WHOLE_RECORDS_MAX {
             Some(Records::read(&index, bundles.as_ref())?)
         } else if samples <= KEPT_RECORDS_MAX {
@@ -87,7 +89,7 @@ impl Pack {
         } else {
             None
         };
-        let pack = Self { index, labels, classes, bundles, records };
+        let pack = Self { index, labels, classes, bundles, records, ahead: ReadAhead::default() };
         if pack.layout().data_bytes / pack.layout().samples >= ANNOUNCED_BYTES_MIN {
             pack.index.file.expect_random();
         }
@@ -132,6 +134,31 @@ impl Pack {
                 ReadError::of_sample(format!("#{index} (its record)"), location, source)
             }
         }
+    }
+
+    /// Announces whole extents of these samples' bundles, if samples are read from a few bundles at a time. Returns
+    /// false if samples have to be announced one by one.
+    fn announces_bundles(&self, indices: &[u64], ahead: Ahead) -> bool {
+        let (Some(bundles), Some(window)) = (&self.bundles, ahead.window) else { return false };
+        let (file, groups) = (self.index.file.file(), bundles.groups_of(ahead.fidelity));
+        let most = Ahead::memory(window, bundles.largest(groups));
+        // What is read of a file lies in the page cache, which has bounds of its own.
+        if file.is_none() && most > Ahead::BYTES_MAX {
+            return false;
+        }
+        for &index in indices {
+            let bundle = bundles.prefix(index, groups);
+            for piece in bundles.pieces(index).take(groups) {
+                for extent in extents_around(&bundle, &piece.extent) {
+                    if self.ahead.announce(extent.clone(), most)
+                        && let Some(file) = file
+                    {
+                        file.will_need(extent.start, extent.end - extent.start);
+                    }
+                }
+            }
+        }
+        true
     }
 
     /// Turns an operating system's error for a sample's bytes into the sample's error.
@@ -229,7 +256,7 @@ impl Dataset for Pack {
     }
 
     fn scan_groups(&self) -> Option<&ScanGroups> {
-        self.bundles.as_ref().map(Bundles::groups)
+        self.bundles.as_ref().map(BundleIndex::groups)
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
@@ -246,7 +273,10 @@ impl Dataset for Pack {
         place: Range<usize>,
     ) -> Result<(), ReadError> {
         let is_pixels = header.form.is_decoded() && header.bytes.contains(&offset);
-        let read = self.index.file.read_within(is_pixels, offset, memory, place);
+        let read = match self.index.file.blocks() {
+            Some(blocks) => self.ahead.read_many(blocks, &mut [BlocksRead { offset, memory, place }]),
+            None => self.index.file.read_within(is_pixels, offset, memory, place),
+        };
         read.map_err(|source| self.unread(index, source))
     }
 
@@ -269,7 +299,7 @@ impl Dataset for Pack {
         for ExtentRead { offset, memory, place, .. } in reads {
             of_blocks.push(BlocksRead { offset: *offset, memory, place: place.clone() });
         }
-        blocks.read_many(&mut of_blocks).map_err(|source| self.unread(first, source))
+        self.ahead.read_many(blocks, &mut of_blocks).map_err(|source| self.unread(first, source))
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -295,14 +325,21 @@ impl Dataset for Pack {
         }
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], ahead: Ahead) {
+        if self.announces_bundles(indices, ahead) {
+            return;
+        }
         // Only a file can be read ahead; in blocks, each record would cost a read.
         let Some(file) = self.index.file.file() else { return };
-        for record in indices.iter().filter_map(|&index| self.short_record(index).ok()) {
+        for &index in indices {
+            let Ok(record) = self.short_record(index) else { continue };
+            let pieces = self.bundles.as_ref().filter(|_| record.form.is_in_pieces());
+            let pieces = pieces.map(|bundles| bundles.pieces(index).take(bundles.groups_of(ahead.fidelity)));
+            let pieces: Vec<_> = pieces.into_iter().flatten().map(|piece| piece.extent).collect();
             // Which bytes a crop reads beyond these is not known yet.
-            let Range { start, end } = record.form.first_bytes(&record.header());
-            if end - start >= ANNOUNCED_BYTES_MIN {
-                file.will_need(start, end - start);
+            let extents = if pieces.is_empty() { vec![record.form.first_bytes(&record.header())] } else { pieces };
+            if extents.iter().map(|extent| extent.end - extent.start).sum::<u64>() >= ANNOUNCED_BYTES_MIN {
+                extents.into_iter().for_each(|Range { start, end }| file.will_need(start, end - start));
             }
         }
     }
@@ -325,10 +362,13 @@ impl Dataset for Pack {
     }
 
     fn check_damage(&self) -> Result<(), Unavailable> {
+        // The damage may have come with an extent, and is then not where the bytes are stored.
+        self.ahead.forget();
         self.index.check(true)
     }
 
     fn interrupt(&self) {
+        self.ahead.interrupt();
         self.index.file.interrupt();
     }
 
@@ -353,8 +393,8 @@ impl Dataset for Pack {
 
     /// Samples that are not in pieces lie in the order of their indices, so any neighbours are a bundle.
     fn bundles(&self) -> io::Result<Option<crate::Bundles>> {
-        let neighbours = crate::Bundles { samples: crate::Bundles::NEIGHBOURS, indices: None };
-        self.bundles.as_ref().map_or(Ok(neighbours), Bundles::in_order).map(Some)
+        let neighbours = crate::Bundles { samples: crate::Bundles::NEIGHBOURS, indices: None, bytes: 0 };
+        self.bundles.as_ref().map_or(Ok(neighbours), BundleIndex::in_order).map(Some)
     }
 
     fn kind(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! The records of a pack in memory, in a short form: 36 bytes instead of 64, without the samples' names.
 
-use super::bundles::{Bundles, check_record};
+use super::bundles::{BundleIndex, check_record};
 use super::format::{FormatError, IndexPart, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
@@ -75,7 +75,7 @@ pub(super) struct Records(Vec<ShortRecord>);
 impl Records {
     /// Reads all records. Checks each of them, and that samples lie in the order of their indices and do not overlap,
     /// or lie where the bundles say.
-    pub(super) fn read(index: &Index, bundles: Option<&Bundles>) -> Result<Self, FormatError> {
+    pub(super) fn read(index: &Index, bundles: Option<&BundleIndex>) -> Result<Self, FormatError> {
         let new =
             || RecordsReading { index, bundles, records: Vec::new(), free: index.layout.data_offset, problem: None };
         let reading = index.read_section(IndexPart::Records, new, |reading, piece| {
@@ -104,7 +104,7 @@ impl Records {
 /// Records that are being read.
 struct RecordsReading<'i> {
     index: &'i Index,
-    bundles: Option<&'i Bundles>,
+    bundles: Option<&'i BundleIndex>,
     records: Vec<ShortRecord>,
     /// End of the sample before.
     free: u64,

@@ -1,5 +1,6 @@
 //! Packing, reading, verifying.
 
+mod ahead;
 mod blocks;
 mod changing;
 mod faults;

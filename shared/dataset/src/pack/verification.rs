@@ -9,7 +9,7 @@
 mod samples;
 
 use super::broken::Broken;
-use super::bundles::Bundles;
+use super::bundles::BundleIndex;
 use super::contents::{ClassNames, LabelCheck};
 use super::format::{BLOCK_BYTES, FormatError, IndexPart, pieces};
 use super::index::Index;
@@ -152,7 +152,7 @@ fn check_samples(
     if !index.has_bundles() {
         return samples::check_samples((index, None), threads, findings, watch);
     }
-    let bundles = match Bundles::read(index) {
+    let bundles = match BundleIndex::read(index) {
         Ok(bundles) => bundles,
         Err(error) => {
             // A wrong checksum has been found before.

@@ -305,9 +305,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns how far the file has been written.
+    /// Returns how far the file has been written, as if the bundle that is gathered were written.
     fn reached(&self) -> Reached {
-        Reached { state: self.state, data_offset: self.plan.data_offset, data_end: self.data_end }
+        let unwritten = self.bundling.as_ref().map_or(0, |bundling| bundling.unwritten);
+        Reached { state: self.state, data_offset: self.plan.data_offset, data_end: self.data_end + unwritten }
     }
 
     /// Completes the index and writes the superblock, which makes the file a pack.

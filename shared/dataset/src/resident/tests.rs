@@ -77,7 +77,7 @@ impl Dataset for Mixed {
         Ok(())
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], _ahead: Ahead) {
         self.announced.lock().unwrap().extend(indices);
     }
 
@@ -102,8 +102,9 @@ fn samples_that_are_not_in_memory_are_announced() {
     let dataset = Mixed::new(SAMPLES, 32);
     let resident = Resident::of(dataset.clone());
     resident.sample(0, &mut Vec::new()).unwrap();
-    resident.announce(&[1, 3, 7, 8, SAMPLES - 1]);
-    resident.announce(&[2]);
+    let ahead = Ahead { fidelity: Fidelity::WHOLE, window: None };
+    resident.announce(&[1, 3, 7, 8, SAMPLES - 1], ahead);
+    resident.announce(&[2], ahead);
     assert_eq!(
         *dataset.announced.lock().unwrap(),
         [3, 7, SAMPLES - 1],

@@ -16,8 +16,8 @@ pub(crate) use file::paths_in;
 
 use crate::sample::IdentityHasher;
 use crate::{
-    Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
+    Location, MixPart, OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
@@ -371,13 +371,13 @@ impl Dataset for Mix {
         member.dataset.stored(index, buf)
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announce(&self, indices: &[u64], ahead: Ahead) {
         for member in &self.members {
             let samples = member.first..member.first + member.dataset.len();
             let own: Vec<u64> =
                 indices.iter().filter(|index| samples.contains(index)).map(|index| index - member.first).collect();
             if !own.is_empty() {
-                member.dataset.announce(&own);
+                member.dataset.announce(&own, ahead);
             }
         }
     }

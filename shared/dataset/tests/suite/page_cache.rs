@@ -2,7 +2,7 @@
 //! no neighbours, and pixels of a pack much larger than memory are read past the page cache.
 
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
+use ddlp_dataset::{Ahead, Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
 use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Preparer, synthetic};
@@ -141,12 +141,13 @@ fn wait_for(file: &File, extent: &Range<u64>) -> bool {
 }
 
 const INDEXED: PackFormat = PackFormat::of(StoredForm::Indexed);
+const ANYWHERE: Ahead = Ahead { fidelity: Fidelity::WHOLE, window: None };
 const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
 #[test]
 fn announced_samples_come_into_memory_without_being_read() {
     let Some(cold) = Cold::new(INDEXED) else { return };
-    cold.pack.announce(&[2, 1]);
+    cold.pack.announce(&[2, 1], ANYWHERE);
     for index in [1, 2] {
         assert!(wait_for(&cold.file, &cold.extents[index]), "sample {index} was announced and has not come");
     }
@@ -160,8 +161,8 @@ fn short_samples_and_uncompressed_ones_are_not_announced() {
     let (Some(files), Some(raw)) = (Cold::of(INDEXED, &sizes), Cold::new(RAW)) else { return };
     let short = |extent: &Range<u64>| extent.end - extent.start < 16 << 10;
     assert!(files.extents[..21].iter().all(short), "{:?}", files.extents);
-    raw.pack.announce(&[0, 1, 2]);
-    files.pack.announce(&(0..22).collect::<Vec<_>>());
+    raw.pack.announce(&[0, 1, 2], ANYWHERE);
+    files.pack.announce(&(0..22).collect::<Vec<_>>(), ANYWHERE);
     // A sample that was announced before it would be there by then.
     assert!(wait_for(&files.file, &files.extents[21]), "a long one was announced and has not come");
     (0..3).for_each(|index| assert!(raw.share(index) < 0.05, "{} of pixels", raw.share(index)));

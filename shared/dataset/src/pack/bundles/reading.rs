@@ -1,13 +1,13 @@
 //! Reading the sections of bundles. Each is checked while it is read, so that memory is spent only on what makes sense.
 
-use super::{BundleShape, Bundles, DiskBundle, number, table_bytes};
+use super::{BundleIndex, BundleShape, DiskBundle, number, table_bytes};
 use crate::pack::format::{BLOCK_BYTES, FormatError, IndexPart};
 use crate::pack::index::Index;
 use std::io;
 use std::ops::Range;
 use zerocopy::FromBytes;
 
-impl Bundles {
+impl BundleIndex {
     /// Reads the sections of a pack that has bundles.
     pub(in crate::pack) fn read(index: &Index) -> Result<Self, FormatError> {
         let layout = &index.layout;
@@ -40,10 +40,12 @@ impl Bundles {
             begin: 0,
         };
         let tables = read_checked(index, IndexPart::Pieces, new, TablesReading::take)?.tables;
-        let new = || PositionsReading { positions: Vec::new(), seen: vec![0; samples.div_ceil(64) as usize] };
+        let new = || PositionsReading { samples, positions: Vec::new(), seen: vec![0; samples.div_ceil(64) as usize] };
         let positions = read_checked(index, IndexPart::Positions, new, PositionsReading::take)?.positions;
         let places = places.places;
-        Ok(Self { shape, places, tables, positions })
+        let mut read = Self { shape, places, tables, positions, largest: Vec::new() };
+        read.measure();
+        Ok(read)
     }
 }
 
@@ -196,6 +198,7 @@ fn check_table(table: &[u8], samples: usize) -> Result<u32, String> {
 }
 
 struct PositionsReading {
+    samples: u64,
     positions: Vec<u32>,
     /// A bit for each position.
     seen: Vec<u64>,
@@ -209,7 +212,7 @@ impl PositionsReading {
             let (word, bit) = (position as usize / 64, 1 << (position % 64));
             let sample = self.positions.len();
             match self.seen.get_mut(word) {
-                Some(word) if *word & bit == 0 => *word |= bit,
+                Some(word) if u64::from(position) < self.samples && *word & bit == 0 => *word |= bit,
                 _ => return Err(format!("sample {sample} has position {position}, which is taken or too large").into()),
             }
             self.positions.push(position);

@@ -3,10 +3,10 @@
 //! Three of the tests start this test program again, as the process that meets the fault.
 
 use super::{Bench, Pixels, quietly};
-use crate::Unavailable;
 use crate::pack::chunks::{Event, store_all};
 use crate::pack::storing::{Fault, Storing};
 use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, StoredForm, pack};
+use crate::{Dataset, Unavailable};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::Mode;
@@ -16,7 +16,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -180,25 +180,36 @@ fn sigkill_leaves_no_file_under_the_final_name() {
     if let Ok(out) = env::var(CHILD_OUT) {
         pack_until_killed(out.into());
     }
-    let bench = Bench::new(1, 1);
-    let out = bench.path("out.ddlp");
-    let mut command = child("pack::tests::faults::sigkill_leaves_no_file_under_the_final_name", &out);
-    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("half way")), "the child packs");
-    process.kill().unwrap();
-    process.wait().unwrap();
-    // Nothing is left if files without a name exist; otherwise the next process takes over what is left.
-    let names = bench.names();
-    assert!(names.iter().all(|name| name == "source" || name == ".out.ddlp.partial"), "{names:?}");
-    quietly(&Pixels::new(10), &out, &PackOptions::default()).unwrap();
-    assert_eq!(bench.names(), ["out.ddlp", "source"]);
-    Pack::open(&out).unwrap();
+    for name in ["out.ddlp", PIECES] {
+        let bench = Bench::new(1, 1);
+        let out = bench.path(name);
+        let mut command = child("pack::tests::faults::sigkill_leaves_no_file_under_the_final_name", &out);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("half way")), "the child packs");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        // Nothing is left if files without a name exist; otherwise the next process takes over what is left.
+        let names = bench.names();
+        assert!(names.iter().all(|left| left == "source" || *left == format!(".{name}.partial")), "{names:?}");
+        quietly(&Pixels::new(10), &out, &options_for(&out)).unwrap();
+        assert_eq!(bench.names(), [name, "source"]);
+        assert_eq!(Pack::open(&out).unwrap().scan_groups().is_some(), name == PIECES);
+    }
+}
+
+/// Name of a pack of pieces.
+const PIECES: &str = "pcr.ddlp";
+
+/// Returns options for the pack that has this path.
+fn options_for(out: &Path) -> PackOptions {
+    let form = if out.ends_with(PIECES) { StoredForm::Pcr } else { StoredForm::Kept };
+    PackOptions { format: PackFormat::of(form), bundle_samples: 300, ..PackOptions::default() }
 }
 
 /// Packs, prints a line when samples have been written, and waits to be killed.
 fn pack_until_killed(out: PathBuf) -> ! {
-    let result = pack(&Pixels::new(100_000), &out, &PackOptions::default(), &mut |progress| {
+    let result = pack(&Pixels::new(100_000), &out, &options_for(&out), &mut |progress| {
         if progress.samples > 1000 {
             println!("half way");
             std::io::stdout().flush().unwrap();

@@ -337,6 +337,8 @@ fn forged_sections_are_refused() {
         (Pieces, 0, &shorter, "the pieces of bundle 0 have"),
         (Pieces, 4, &[0xFF], "table 0 of bundle 0: its checksum"),
         (Positions, 0, &[200], "position 200"),
+        (Positions, 0, &[6], "position 6, which is taken or too large"),
+        (Positions, 0, &[63], "position 63"),
         (Positions, 0, &intact_section(&intact, Positions)[4..8], "is taken"),
         (Records, 0, &elsewhere, "that of its first piece"),
     ] {

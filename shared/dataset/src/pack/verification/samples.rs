@@ -1,7 +1,7 @@
 //! Checking samples, and the bytes between them, on several threads.
 
 use super::{Broken, Cancelled, Findings, Halt, VerifyWatch, check_zero};
-use crate::pack::bundles::{Bundles, check_record};
+use crate::pack::bundles::{BundleIndex, check_record};
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
 use crate::pack::record::IndexRecord;
@@ -28,7 +28,7 @@ enum Message {
 
 /// Checks all samples and counts them in `watch`.
 pub(super) fn check_samples(
-    (index, bundles): (&Index, Option<&Bundles>),
+    (index, bundles): (&Index, Option<&BundleIndex>),
     threads: usize,
     findings: &mut Findings,
     watch: &mut VerifyWatch<'_>,
@@ -64,7 +64,7 @@ pub(super) fn check_samples(
 }
 
 /// Checks one sample, on this thread.
-pub(super) fn check_sample(index: &Index, bundles: Option<&Bundles>, number: u64) -> Vec<Broken> {
+pub(super) fn check_sample(index: &Index, bundles: Option<&BundleIndex>, number: u64) -> Vec<Broken> {
     let (sender, receiver) = mpsc::channel();
     Checker { index, bundles, stopped: &AtomicBool::new(false), sender }.sample(number, None, &mut Vec::new());
     let found = |message| match message {
@@ -77,7 +77,7 @@ pub(super) fn check_sample(index: &Index, bundles: Option<&Bundles>, number: u64
 /// One thread's checker of samples.
 struct Checker<'a> {
     index: &'a Index,
-    bundles: Option<&'a Bundles>,
+    bundles: Option<&'a BundleIndex>,
     stopped: &'a AtomicBool,
     sender: Sender<Message>,
 }
@@ -174,7 +174,7 @@ impl Checker<'_> {
 
     /// Checks the checksums of a sample's pieces, and that they join to a file with an image of the recorded size,
     /// unless the work is stopped.
-    fn check_pieces(&self, index: u64, record: &IndexRecord, bundles: &Bundles) -> io::Result<()> {
+    fn check_pieces(&self, index: u64, record: &IndexRecord, bundles: &BundleIndex) -> io::Result<()> {
         let (mut file, mut piece, mut is_intact) = (Vec::new(), Vec::new(), true);
         let mut markers = 0;
         for Piece { extent, crc32c: stored } in bundles.pieces(index) {
