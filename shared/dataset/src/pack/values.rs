@@ -68,7 +68,8 @@ pub struct ValuePart {
     pub extent: Range<u64>,
 }
 
-/// Where the values lie in a pack. Takes 16 bytes of memory for each sample, or 48 in a pack of pieces with four groups.
+/// Where the values lie in a pack. Takes 16 bytes of memory for each sample, or 48 in a pack of pieces with four
+/// groups.
 #[derive(Debug)]
 pub struct ValueMap {
     places: Places,
