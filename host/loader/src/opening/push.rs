@@ -96,8 +96,8 @@ pub enum PushError {
 }
 
 /// Pushes a pack to a URL: `redis://HOST:PORT/DB/NAME` or `rediss://…`, where it becomes one value for each sample, or
-/// `s3://`, `gs://` or `az://`, where it becomes one object. Calls `progress` on this thread at least every 100 ms while
-/// samples are sent; a `Break` ends the work with [`PushError::Cancelled`].
+/// `s3://`, `gs://` or `az://`, where it becomes one object. Calls `progress` on this thread at least every 100 ms
+/// while samples are sent; a `Break` ends the work with [`PushError::Cancelled`].
 ///
 /// A dataset can be opened there only when everything is sent. A push to a server that was stopped goes on where it
 /// was; one to an object store begins anew.

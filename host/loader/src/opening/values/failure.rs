@@ -33,12 +33,13 @@ impl Failure {
             _ if error.kind() == ErrorKind::AuthenticationFailed => Self::credentials(&said),
             "NOAUTH" | "WRONGPASS" => Self::credentials(&said),
             "NOPERM" => lasting(
-                "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN, DEL and UNLINK, for \
-                 keys that begin with the dataset's name (ACL SETUSER)"
+                "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN, DEL and UNLINK, \
+                 for keys that begin with the dataset's name (ACL SETUSER)"
                     .to_owned(),
             ),
             "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Self::lasting(format!(
-                "{address} is a node of a cluster, and clusters are not supported yet: use a server without cluster mode"
+                "{address} is a node of a cluster, and clusters are not supported yet: use a server without cluster \
+                 mode"
             )),
             "WRONGTYPE" => lasting(format!(
                 "a key that begins with {} was not written by `ddlp push`: choose another name",
