@@ -4,7 +4,7 @@
 #
 #   setup [--yes] [c++] [qemu] [servers] [python] [torch]
 #       --yes: install without asking; c++: also a C++ compiler; qemu: also the tools that boot the guests of the tests
-#       in qemu/; servers: also the web server of the tests, and openssl for its certificate; python: also Python with
+#       in qemu/; servers: also the servers of the tests, and openssl for their certificates; python: also Python with
 #       its module venv; torch: also PyTorch for the system's Python, if apt has it
 #
 # `setup` prints each command and asks before it runs it. Without --yes and without a terminal to ask on, it ends.
@@ -58,6 +58,7 @@ missing_tools() {
     if [ "$SETUP_SERVERS" = 1 ]; then
         have nginx || [ -x /usr/sbin/nginx ] || echo nginx
         have openssl || echo openssl
+        have redis-server || have valkey-server || echo redis
     fi
     [ "$SETUP_PYTHON" = 0 ] || python_program >/dev/null || echo python
     if [ "$SETUP_TORCH" = 1 ] && ! system_has_torch && apt-cache show python3-torchvision >/dev/null 2>&1; then
@@ -92,6 +93,7 @@ packages_for() {
             qemu-x86:apt) echo qemu-system-x86 ;;
             mke2fs:*) echo e2fsprogs ;;
             nginx:apt) echo nginx-light ;;
+            redis:apt) echo redis-server ;;
             xz:apt) echo xz-utils ;;
             python:apt) echo python3 python3-venv ;;
             torch:apt) echo python3-torch python3-torchvision python3-venv ;;

@@ -34,7 +34,7 @@ from ._headspace import Headspace
 from ._loader import IMAGENET, Loader
 from ._mix import Mix
 from ._operations import *  # noqa: F403
-from ._packing import pack
+from ._packing import pack, push
 from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
 from ._report import Report
 from ._samples import Samples
@@ -71,6 +71,7 @@ __all__ = [
     "imagenet_train",
     "imagenet_val",
     "pack",
+    "push",
     "split",
 ]
 __all__ += [name for name in _operations.__all__ if name not in __all__]

@@ -1,4 +1,4 @@
-"""Packing a dataset into one file."""
+"""Packing a dataset into one file, and putting it into a store or server."""
 
 from __future__ import annotations
 
@@ -76,6 +76,88 @@ def pack(
         CorruptError: Samples would be lost, and the options do not allow that.
         SystemRefusedError: The file cannot be written.
     """
+    packing = _checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path is {path!r}, but must be the path of the file to create")
+    samples, columns, names = _source(source, kind, classes, "ddlp.pack makes a pack of one dataset: pack")
+    with _shown(progress) as show:
+        return _ddlp.pack_dataset(samples, path, packing, show, columns, names)
+
+
+def push(
+    source: str | os.PathLike[str] | Samples | ArrowTable,
+    url: str,
+    *,
+    format: str = "encoded",
+    jpeg: str | None = None,
+    max_side: int | None = None,
+    bundle: int | None = None,
+    groups: Sequence[int] | None = None,
+    kind: str | None = None,
+    classes: Sequence[str] | None = None,
+    force: bool = False,
+    verify: bool = False,
+    allow_unreadable: bool = False,
+    strict: bool = False,
+    threads: int | None = None,
+    progress: bool | Progress = True,
+) -> dict[str, Any]:
+    """Puts a dataset into Redis or Valkey, where each sample becomes one value, or a pack into an object store.
+
+    A pack is sent as it is. Any other dataset is packed first, into a file without a name in the folder for temporary
+    files, which needs room for it. A push to Redis or Valkey that was stopped can be called again: it sends only what
+    is missing. The password is that of the environment variable REDISCLI_AUTH.
+
+    Args:
+        source: Path of a pack, or what `pack` takes.
+        url: Where to put it: redis://HOST:PORT/DB/NAME, rediss://… for TLS, s3://BUCKET/PATH, gs://BUCKET/PATH or
+            az://CONTAINER/PATH.
+        format: How samples are stored, as `pack` takes it. With a value other than "encoded", a pack is packed again.
+        jpeg: How JPEGs are stored, as `pack` takes it. With a value, a pack is packed again.
+        max_side: As `pack` takes it.
+        bundle: As `pack` takes it.
+        groups: As `pack` takes it.
+        kind: Kind of the source, as `Loader` takes it. Default: as the path and its contents say.
+        classes: Names of all classes, as `pack` takes them.
+        force: Replaces another dataset of that name.
+        verify: Reads everything back and compares it with what was sent.
+        allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.
+        strict: Pushes nothing if an image cannot be read or decoded.
+        threads: Threads that read, decode and send. Default: one per core for packing, four for sending.
+        progress: As `pack` takes it, with the phases "packing" and "pushing".
+
+    Returns:
+        The figures: samples, sent (samples that were not there yet), bytes, sent_bytes, identity, and evicts: the
+        server's maxmemory-policy if it evicts values when its memory is full, or None.
+
+    Raises:
+        ConfigurationError: The options do not fit each other, or another dataset has that name.
+        UnavailableError: The source cannot be read, or the store or server fails.
+        CorruptError: Samples would be lost, and the options do not allow that; or the pack is damaged.
+        SystemRefusedError: The temporary file cannot be written.
+    """
+    packing = _checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
+    if not isinstance(url, str):
+        raise TypeError(f"url is {url!r}, but must be a URL, such as 'redis://HOST:PORT/DB/NAME'")
+    samples, columns, names = _source(source, kind, classes, "ddlp.push takes one dataset: push")
+    with _shown(progress) as show:
+        return _ddlp.push_dataset(samples, url, packing, show, columns, names)
+
+
+def _checked(
+    format: str,
+    jpeg: str | None,
+    max_side: int | None,
+    bundle: int | None,
+    groups: Sequence[int] | None,
+    kind: str | None,
+    force: bool,
+    verify: bool,
+    allow_unreadable: bool,
+    strict: bool,
+    threads: int | None,
+) -> dict[str, Any]:
+    """Returns the options of packing, after a check of their types and ranges."""
     packing = {
         "kind": kind,
         "format": format,
@@ -99,12 +181,14 @@ def pack(
         if packing[name] not in (True, False):
             raise ConfigurationError(f"`{name}` is {packing[name]!r}, but must be True or False")
         packing[name] = bool(packing[name])
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"path is {path!r}, but must be the path of the file to create")
+    return packing
+
+
+def _source(source: Any, kind: str | None, classes: Any, one_dataset: str) -> tuple[Any, Any, list[str] | None]:
+    """Returns what is packed: a path or samples, columns, and the names of classes."""
     if isinstance(source, Mix):
         raise ConfigurationError(
-            "ddlp.pack makes a pack of one dataset: pack each dataset of the mix, or describe the mix in a file "
-            "(.toml) and give its path"
+            f"{one_dataset} each dataset of the mix, or describe the mix in a file (.toml) and give its path"
         )
     names = names_of(classes)
     if names is None and classes is not None:
@@ -112,8 +196,7 @@ def pack(
     samples, columns = source, None
     if not isinstance(source, (str, os.PathLike)):
         _, samples, columns, *_ = source_of(source, kind, None)
-    with _shown(progress) as show:
-        return _ddlp.pack_dataset(samples, path, packing, show, columns, names)
+    return samples, columns, names
 
 
 @contextlib.contextmanager

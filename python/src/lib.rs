@@ -63,6 +63,8 @@ mod _ddlp {
     #[pymodule_export]
     use super::packing::pack_dataset;
     #[pymodule_export]
+    use super::packing::push_dataset;
+    #[pymodule_export]
     use super::run::Run;
 
     /// Version of the package.

@@ -1,10 +1,11 @@
-//! Packing: the function behind `ddlp.pack`.
+//! Packing: the functions behind `ddlp.pack` and `ddlp.push`.
 
 use crate::arrow::Columns;
 use crate::dataset::in_memory;
 use crate::errors;
-use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOptions, PackProgress, Phase};
+use ddlp_host::dataset::pack::{self, ENCODED, Pack, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
+use ddlp_host::{Host, PushError, PushOptions, PushProgress, open_pack, remote_address};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
@@ -41,6 +42,20 @@ pub struct Packing {
 }
 
 impl Packing {
+    /// Opens files as the kind that the options name.
+    fn open(&self, py: Python<'_>, source: &Path, classes: &[String]) -> PyResult<Box<dyn Dataset>> {
+        let kind = self.kind.as_ref().map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+        let kind = kind.map_err(errors::configuration)?;
+        let opening = OpenOptions { kind, classes: classes.to_vec(), ..OpenOptions::default() };
+        let files = py.detach(|| dataset::open_with(source, &opening));
+        files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))
+    }
+
+    /// Returns whether the options ask for a certain form.
+    fn asks_for_a_form(&self) -> bool {
+        self.format != ENCODED || self.jpeg.is_some()
+    }
+
     fn options(&self) -> PyResult<PackOptions> {
         let format = PackFormat::of_options(Some(&self.format), self.jpeg.as_deref(), self.max_side);
         let format = format.map_err(|error| errors::configuration(error.to_string()))?;
@@ -82,11 +97,7 @@ pub fn pack_dataset<'py>(
     let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
-            let kind = packing.kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
-            let kind = kind.map_err(errors::configuration)?;
-            let opening = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
-            let files = py.detach(|| dataset::open_with(&source, &opening));
-            let files = files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+            let files = packing.open(py, &source, &classes)?;
             if belongs_to(&*files, &source, &path) {
                 let (path, source) = (path.display(), source.display());
                 return Err(errors::configuration(format!("{path} belongs to {source}: choose another name")));
@@ -100,6 +111,131 @@ pub fn pack_dataset<'py>(
             written(py, &*dataset, &path, &options, &progress, raised)
         }
     }
+}
+
+/// Pushes a dataset to a URL, with these names of classes if there are any. `progress` is called as by
+/// [`pack_dataset`]. Returns what `ddlp.push` returns.
+#[pyfunction]
+#[pyo3(signature = (source, url, packing, progress, columns = None, classes = None))]
+pub fn push_dataset<'py>(
+    py: Python<'py>,
+    source: PackSource,
+    url: String,
+    packing: Packing,
+    progress: Py<PyAny>,
+    columns: Option<Columns>,
+    classes: Option<Vec<String>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let classes = classes.unwrap_or_default();
+    let options = packing.options()?;
+    match source {
+        PackSource::Path(source) => {
+            let is_changed = !classes.is_empty() || packing.asks_for_a_form();
+            let (pack, files) = if remote_address(&source).is_some() {
+                let pack = py.detach(|| open_pack(&source, &Host::system()));
+                (Some(pack.map_err(|error| errors::exception(&error))?), None)
+            } else {
+                let files = packing.open(py, &source, &classes)?;
+                let pack = (files.kind() == "pack" && !is_changed).then(|| Pack::open(&source)).transpose();
+                (pack.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?, Some(files))
+            };
+            match (pack, files) {
+                (Some(pack), _) if !is_changed => {
+                    let rejected = pack.rejected();
+                    if packing.strict && rejected > 0 {
+                        let what = format!("{} has {rejected} rejected samples", source.display());
+                        return Err(errors::corrupt(format!("{what}, and `strict` allows none")));
+                    }
+                    pushed(py, &pack, &url, &packing, &progress)
+                }
+                (Some(pack), _) => {
+                    made(py, &*classed(Arc::new(pack), &classes)?, &url, (&packing, &options), &progress, || None)
+                }
+                (None, files) => {
+                    let files: Arc<dyn Dataset> = files.expect("files, unless there is a pack").into();
+                    made(py, &*classed(files, &classes)?, &url, (&packing, &options), &progress, || None)
+                }
+            }
+        }
+        PackSource::Object(object) => {
+            let mut objects = Vec::new();
+            let dataset = classed(in_memory(object.bind(py), columns, &mut objects)?, &classes)?;
+            let raised = || objects.iter().find_map(|object| object.take_raised());
+            made(py, &*dataset, &url, (&packing, &options), &progress, raised)
+        }
+    }
+}
+
+/// Makes a pack for a short time and pushes it.
+fn made<'py>(
+    py: Python<'py>,
+    source: &dyn Dataset,
+    url: &str,
+    (packing, options): (&Packing, &PackOptions),
+    progress: &Py<PyAny>,
+    cause: impl FnOnce() -> Option<PyErr>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let folder = std::env::temp_dir();
+    let packed = shown(py, progress, |tell| {
+        pack::pack_aside(source, &folder, options, &mut |now: PackProgress| {
+            tell(phase_name(now.phase), now.samples, now.samples_total)
+        })
+    })?;
+    let packed = packed.map_err(|error| refused(&error, cause))?;
+    pushed(py, &packed.pack, url, packing, progress)
+}
+
+/// Pushes a pack.
+fn pushed<'py>(
+    py: Python<'py>,
+    pack: &Pack,
+    url: &str,
+    packing: &Packing,
+    progress: &Py<PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = PushOptions { threads: packing.threads.unwrap_or(0), force: packing.force, verify: packing.verify };
+    let outcome = shown(py, progress, |tell| {
+        ddlp_host::push(pack, url, &options, &mut |now: PushProgress| tell("pushing", now.samples, now.samples_total))
+    })?;
+    let summary = outcome.map_err(|error| match &error {
+        PushError::Place { .. } => errors::configuration(error.to_string()),
+        PushError::Exists { .. } => errors::configuration(format!("{error}: `force=True` replaces it")),
+        PushError::Damaged(_) | PushError::Differs { .. } => errors::corrupt(error.to_string()),
+        _ => errors::unavailable(errors::with_causes(&error), None),
+    })?;
+    let figures = PyDict::new(py);
+    figures.set_item("samples", summary.samples)?;
+    figures.set_item("sent", summary.sent)?;
+    figures.set_item("bytes", summary.bytes)?;
+    figures.set_item("sent_bytes", summary.sent_bytes)?;
+    figures.set_item("identity", summary.identity.to_string())?;
+    figures.set_item("evicts", summary.evicts)?;
+    Ok(figures)
+}
+
+/// Does work without the interpreter's lock, and tells `progress` how far it is. An exception of `progress`, or of a
+/// signal's handler, ends the work and is returned.
+fn shown<T: Send>(
+    py: Python<'_>,
+    progress: &Py<PyAny>,
+    work: impl FnOnce(&mut dyn FnMut(&'static str, u64, u64) -> ControlFlow<()>) -> T + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let mut tell = |phase: &'static str, samples: u64, samples_total: u64| {
+        let shown = Python::attach(|py| {
+            py.check_signals()?;
+            progress.call1(py, (phase, samples, samples_total))
+        });
+        match shown {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let outcome = py.detach(|| work(&mut tell));
+    raised.map_or(Ok(outcome), Err)
 }
 
 /// Returns a dataset with the classes of these names; as it is without names.
@@ -127,24 +263,11 @@ fn written<'py>(
     progress: &Py<PyAny>,
     cause: impl FnOnce() -> Option<PyErr>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut raised = None;
-    let mut show = |now: PackProgress| {
-        let shown = Python::attach(|py| {
-            py.check_signals()?;
-            progress.call1(py, (phase_name(now.phase), now.samples, now.samples_total))
-        });
-        match shown {
-            Ok(_) => ControlFlow::Continue(()),
-            Err(error) => {
-                raised = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    };
-    let packed = py.detach(|| pack::pack(source, path, options, &mut show));
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+    let packed = shown(py, progress, |tell| {
+        pack::pack(source, path, options, &mut |now: PackProgress| {
+            tell(phase_name(now.phase), now.samples, now.samples_total)
+        })
+    })?;
     let summary = packed.map_err(|error| refused(&error, cause))?;
     let figures = PyDict::new(py);
     figures.set_item("samples", summary.samples)?;

@@ -72,3 +72,17 @@ def test_a_pack_that_is_replaced_ends_the_run(credentials, bucket, pack):
 def test_what_is_not_there_is_named(credentials):
     with pytest.raises(Exception, match="there is no such object; check the name: s3://BUCKET/PATH"):
         ddlp.Dataset(f"s3://{BUCKET}/none.ddlp")
+
+
+def test_a_pack_is_pushed_to_s3_and_replaced_only_if_asked_to(credentials, pack):
+    url = f"s3://{BUCKET}/pushed/photos.ddlp"
+    figures = ddlp.push(pack, url, verify=True, progress=False)
+    assert figures["bytes"] == figures["sent_bytes"] == pack.stat().st_size
+    assert digests(url) == digests(pack)
+    with pytest.raises(ddlp.ConfigurationError, match="exists.*force=True"):
+        ddlp.push(pack, url, progress=False)
+    ddlp_command("push", pack, url, "--force", "--quiet")
+    with pytest.raises(ddlp.UnavailableError, match="was not pushed"):
+        ddlp.push(pack, "s3://no-such-bucket/photos.ddlp", progress=False)
+    with pytest.raises(ddlp.ConfigurationError, match="web servers take no packs"):
+        ddlp.push(pack, "https://localhost/photos.ddlp", progress=False)

@@ -1,6 +1,6 @@
 //! `ddlp`: packs datasets, runs epochs from both ends, measures.
 //!
-//! - [`pack`], [`inspect`], [`verify`]: packs.
+//! - [`pack`], [`inspect`], [`verify`], [`push`]: packs. [`storing`]: options of those that make packs.
 //! - [`mod@run`]: the main job, its live display and its summary (`ddlp-report` makes its HTML page).
 //! - [`show`]: contact sheets of what a pipeline makes.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
@@ -27,9 +27,11 @@ mod opening;
 mod output;
 mod pack;
 mod progress;
+mod push;
 mod run;
 mod sample_data;
 mod show;
+mod storing;
 mod text;
 mod top;
 mod verify;
@@ -90,6 +92,7 @@ const WRONG_COMMAND_LINE: u8 = 2;
 #[derive(Subcommand)]
 enum DdlpCommand {
     Pack(pack::PackArgs),
+    Push(push::PushArgs),
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
     Show(show::ShowArgs),
@@ -167,6 +170,7 @@ fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Endin
     SigSet::from(Signal::SIGXFSZ).thread_block()?;
     match command {
         DdlpCommand::Pack(args) => pack::pack(&args, interrupt),
+        DdlpCommand::Push(args) => push::push(&args, interrupt),
         DdlpCommand::Inspect(args) => inspect::inspect(&args),
         DdlpCommand::Verify(args) => verify::verify(&args, interrupt),
         DdlpCommand::Show(args) => show::show(&args),

@@ -4,16 +4,14 @@ use crate::interrupt::Interrupt;
 use crate::opening::OpeningArgs;
 use crate::output::Files;
 use crate::progress::SampleProgress;
+use crate::storing::StoringArgs;
 use crate::{Ending, files_only, output, text};
 use anyhow::Context;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use ddlp_dataset::left_out_reason;
 use ddlp_dataset::pack::{
-    BUNDLE_SAMPLES, ENCODED, PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase,
-    RejectedSample, StoredForm, Tally, WhyKept,
+    ENCODED, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, StoredForm, Tally, WhyKept,
 };
-use ddlp_pixels::ScanGroups;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -54,78 +52,20 @@ pub struct PackArgs {
     out: PathBuf,
     #[command(flatten)]
     opening: OpeningArgs,
-    // The help of these two options has a few words of each form's own.
-    #[arg(long, value_parser = format_parser(), default_value = ENCODED, help = format_help())]
-    format: String,
-    #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(names(jpeg_words)), help = jpeg_help())]
-    jpeg: Option<String>,
-    /// With a --format of pixels: shrink larger images until their longer side has N pixels
-    #[arg(long, value_name = "N")]
-    max_side: Option<u32>,
-    /// With --format pcr: samples whose pieces lie side by side, at most 65536; one bundle is held in memory [default:
-    /// 1024]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    bundle: Option<u32>,
-    /// With --format pcr: the scan groups, each named by its last scan, with 10 as the last [default: 1,2,5,10]
-    #[arg(long, value_name = "N,...")]
-    groups: Option<ScanGroups>,
+    #[command(flatten)]
+    storing: StoringArgs,
     /// Replace an existing regular file, but no link or device
     #[arg(long)]
     force: bool,
     /// Read the finished file back and check every byte before it gets its name
     #[arg(long)]
     verify: bool,
-    /// Pack even if some files cannot be read; their samples are stored empty and marked as rejected
-    #[arg(long)]
-    allow_unreadable: bool,
-    /// Make no pack if an image cannot be read or decoded (a repaired image is fine)
-    #[arg(long, conflicts_with = "allow_unreadable")]
-    strict: bool,
-    /// Threads that read and decode [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// Name every repaired and rejected sample, not only the first 20 of each, and all files that are left out
     #[arg(long)]
     all: bool,
     /// Print no progress and no summary, only errors
     #[arg(long, short)]
     quiet: bool,
-}
-
-/// Returns the words for a form that `--format` asks for.
-fn format_words(form: StoredForm) -> Option<&'static str> {
-    match form.option() {
-        Some(PackOption::Format(words)) => Some(words),
-        _ => None,
-    }
-}
-
-/// Returns the words for a form that `--jpeg` asks for.
-fn jpeg_words(form: StoredForm) -> Option<&'static str> {
-    match form.option() {
-        Some(PackOption::Jpeg(words)) => Some(words),
-        _ => None,
-    }
-}
-
-/// Returns the names of the forms that have words.
-fn names(words: fn(StoredForm) -> Option<&'static str>) -> impl Iterator<Item = &'static str> {
-    StoredForm::ALL.iter().filter(move |&&form| words(form).is_some()).map(|form| form.name())
-}
-
-fn format_parser() -> PossibleValuesParser {
-    PossibleValuesParser::new([ENCODED].into_iter().chain(names(format_words)))
-}
-
-fn format_help() -> String {
-    let forms = StoredForm::ALL.iter().filter_map(|&form| format_words(form));
-    let forms = forms.map(|words| format!(", or {words}")).collect::<String>();
-    format!("Store encoded images (JPEGs as --jpeg says, others as they are){forms}")
-}
-
-fn jpeg_help() -> String {
-    let forms = StoredForm::ALL.iter().rev().filter_map(|&form| jpeg_words(form)).collect::<Vec<_>>();
-    format!("Store JPEGs {} [default: {}]", forms.join(", or "), PackFormat::default().form.name())
 }
 
 /// Returns the files that the command reads and writes, except for the dataset.
@@ -135,25 +75,11 @@ fn files(args: &PackArgs) -> Files<'_> {
 
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
-    let format = PackFormat::of_options(Some(&args.format), args.jpeg.as_deref(), args.max_side)?;
-    for (option, is_given) in [("--bundle", args.bundle.is_some()), ("--groups", args.groups.is_some())] {
-        let pieces = StoredForm::Pcr.name();
-        anyhow::ensure!(!is_given || format.form.is_in_pieces(), "{option} needs --format {pieces}");
-    }
+    let options = args.storing.options()?;
     files_only::check(&args.source)?;
     let source = args.opening.open(&args.source)?;
     files(args).check(&*source, &args.source)?;
-    let options = PackOptions {
-        threads: args.threads.map_or(0, usize::from),
-        overwrite: args.force,
-        verify: args.verify,
-        allow_unreadable: args.allow_unreadable,
-        strict: args.strict,
-        format,
-        bundle_samples: args.bundle.unwrap_or(BUNDLE_SAMPLES),
-        groups: args.groups.clone().unwrap_or_default(),
-        ..PackOptions::default()
-    };
+    let options = PackOptions { overwrite: args.force, verify: args.verify, ..options };
     let mut progress = SampleProgress::new("packing", args.quiet);
     let begun = std::time::Instant::now();
     let handling = interrupt.handle(|| {});
@@ -179,12 +105,16 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         }
         Err(error @ PackError::Exists { .. }) => Err(error).context("nothing was packed (--force overwrites)"),
         Err(error @ PackError::Lost { .. }) => {
-            eprint!("{}", describe_losses(args, &error));
-            let hint = if args.strict { "" } else { " (--allow-unreadable packs the others)" };
-            Err(error).with_context(|| format!("{} was not packed{hint}", args.source.display()))
+            eprint!("{}", describe_losses(&error, args.all));
+            Err(error).with_context(|| format!("{} was not packed{}", args.source.display(), hint_of(&args.storing)))
         }
         Err(error) => Err(error).with_context(|| format!("{} was not packed", args.source.display())),
     }
+}
+
+/// Returns what helps if samples would be lost.
+pub fn hint_of(storing: &StoringArgs) -> &'static str {
+    if storing.strict { "" } else { " (--allow-unreadable packs the others)" }
 }
 
 fn phase_name(phase: Phase) -> &'static str {
@@ -195,7 +125,8 @@ fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-fn remark(now: &PackProgress) -> String {
+/// Returns how many samples have been found damaged.
+pub fn remark(now: &PackProgress) -> String {
     let counts =
         [(now.repaired, "repaired"), (now.rejected - now.unreadable, "rejected"), (now.unreadable, "unreadable")];
     let words = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
@@ -203,10 +134,10 @@ fn remark(now: &PackProgress) -> String {
 }
 
 /// Lists the samples that would be lost.
-fn describe_losses(args: &PackArgs, error: &PackError) -> String {
+pub fn describe_losses(error: &PackError, all: bool) -> String {
     let PackError::Lost { unreadable_count, damaged_count, listed, .. } = error else { return String::new() };
     let mut out = String::new();
-    let shown = if args.all { listed.len() } else { listed.len().min(NAMED_MAX) };
+    let shown = if all { listed.len() } else { listed.len().min(NAMED_MAX) };
     listed.iter().take(shown).for_each(|sample| describe_rejected(&mut out, sample));
     rest(&mut out, unreadable_count + damaged_count, shown, "");
     out
@@ -227,10 +158,10 @@ fn damage(warnings: u64, clamped: u64) -> String {
     warned.into_iter().chain(clamped).collect::<Vec<_>>().join(", ")
 }
 
-fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackSummary, seconds: f64) -> String {
-    let (kind, classes, left_out) = (source.kind(), source.classes().len(), source.left_out());
+/// Lists the samples that were repaired or rejected.
+pub fn describe_damaged(summary: &PackSummary, all: bool) -> String {
     let mut out = String::new();
-    let shown = if args.all { usize::MAX } else { NAMED_MAX };
+    let shown = if all { usize::MAX } else { NAMED_MAX };
     for sample in summary.repaired.iter().take(shown) {
         let name = text::printable(&sample.name);
         let _ = writeln!(out, "repaired  {name}: {}", damage(sample.warnings.into(), sample.clamped.into()));
@@ -238,6 +169,12 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
     rest(&mut out, summary.repaired_count, summary.repaired.len().min(shown), " repaired");
     summary.rejected.iter().take(shown).for_each(|sample| describe_rejected(&mut out, sample));
     rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), " rejected");
+    out
+}
+
+fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackSummary, seconds: f64) -> String {
+    let (kind, classes, left_out) = (source.kind(), source.classes().len(), source.left_out());
+    let mut out = describe_damaged(summary, args.all);
     let _ = writeln!(
         out,
         "{}: {} in {}, {}{} ({kind}, {}), in {}{}",
@@ -291,10 +228,10 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let ratio = ratio(rest, summary.source_bytes);
     let _ = writeln!(out, "  {:>9}  index and padding: {}{ratio}", "", text::bytes(rest));
     let has = |form| summary.form(form).plain.samples > 0;
-    if has(StoredForm::Planar) && (args.format != ENCODED || args.jpeg.is_some()) {
+    if has(StoredForm::Planar) && args.storing.asks_for_a_form() {
         let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
     }
-    if StoredForm::ALL.iter().any(|&form| form.is_decoded() && has(form)) && args.format == ENCODED {
+    if StoredForm::ALL.iter().any(|&form| form.is_decoded() && has(form)) && args.storing.format == ENCODED {
         let _ = writeln!(out, "Pixels of the source stay pixels: --format encoded and --jpeg do not apply to them.");
     }
 }
@@ -321,16 +258,5 @@ mod tests {
     #[test]
     fn every_option_that_names_a_file_is_an_input_or_an_output() {
         output::assert_complete(files, &[]);
-    }
-
-    #[test]
-    fn help_describes_each_form_that_an_option_asks_for() {
-        let jpeg = "Store JPEGs with checkpoints (progressive ones rewritten for this), or with an index of their \
-                    rows, so that a crop reads only its rows, or as they are in the source [default: indexed]";
-        assert_eq!(jpeg_help(), jpeg);
-        let format = "Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)";
-        assert!(format_help().starts_with(format), "{}", format_help());
-        assert_eq!(names(jpeg_words).collect::<Vec<_>>(), ["kept", "rows", "indexed"]);
-        assert_eq!(names(format_words).collect::<Vec<_>>(), ["raw", "l3", "pcr"]);
     }
 }

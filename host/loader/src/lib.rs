@@ -127,6 +127,7 @@ pub use headspace::{Bound, DriveStage, Headspace, Spread, Stages};
 pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use mixing::BatchMix;
+pub use opening::push::{PushError, PushOptions, PushProgress, PushSummary, push};
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, open_url, remote_address};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split};

@@ -1,9 +1,12 @@
-//! Opening a dataset: from files of this machine, or from the drive or the store that alone holds it. `clock`: how long
-//! reads over a network wait.
+//! Opening a dataset: from files of this machine, or from the drive (`blocks`), the store (`ranges`) or the key-value
+//! server (`values`) that alone holds it. `clock`: how long reads over a network wait. `push`: puts a pack into a store
+//! or server.
 
 mod blocks;
 mod clock;
+pub(crate) mod push;
 mod ranges;
+mod values;
 
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
@@ -14,10 +17,12 @@ use ddlp_driver::{Host, Target};
 use ranges::RangeBlocks;
 use std::path::Path;
 use std::sync::Arc;
+use values::{NotOpened, ValueBlocks};
 
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
-/// read by ranges; or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it),
-/// whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
+/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`); or the address of a
+/// drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads
+/// over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -67,12 +72,29 @@ pub fn open_pack(place: &Path, host: &Host) -> Result<Pack, LoaderError> {
 ///
 /// # Errors
 ///
-/// [`LoaderError::Store`] if the object cannot be read.
+/// [`LoaderError::Store`] if the object or server cannot be read, [`LoaderError::Dataset`] if what a server has is not
+/// a pack.
 pub fn open_url(url: &str) -> Result<Box<dyn Blocks>, LoaderError> {
+    let refused = |reason| LoaderError::Store { url: shown(url), reason };
+    if values::is_url(url) {
+        return match ValueBlocks::open(url) {
+            Ok(blocks) => Ok(Box::new(blocks)),
+            Err(NotOpened::Server(reason)) => Err(refused(reason)),
+            Err(NotOpened::Format(error)) => Err(LoaderError::Dataset(OpenError::Pack(error))),
+        };
+    }
     match RangeBlocks::open(url) {
         Ok(blocks) => Ok(Box::new(blocks)),
-        Err(reason) => Err(LoaderError::Store { url: url.to_owned(), reason }),
+        Err(reason) => Err(refused(reason)),
     }
+}
+
+/// Returns a URL as messages show it: without a password, and without what follows a question mark.
+fn shown(url: &str) -> String {
+    let url = url.split_once('?').map_or(url.to_owned(), |(place, _)| format!("{place}?…"));
+    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    let Some((scheme, (login, place))) = parts else { return url };
+    login.split_once(':').map_or(url.clone(), |(user, _)| format!("{scheme}://{user}:…@{place}"))
 }
 
 fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
@@ -107,7 +129,8 @@ pub fn drive_address(place: &Path) -> Option<&str> {
 /// Returns the place of a dataset as text if it lies neither in a file nor in a folder: the address of a drive, or the
 /// URL of a pack.
 pub fn remote_address(place: &Path) -> Option<&str> {
-    drive_address(place).or_else(|| place.to_str().filter(|place| ranges::is_url(place)))
+    let is_url = |place: &&str| ranges::is_url(place) || values::is_url(place);
+    drive_address(place).or_else(|| place.to_str().filter(is_url))
 }
 
 /// Refuses a path that looks like a drive's address but is not one.
@@ -117,8 +140,8 @@ fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let reason = if is_node {
         "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
     } else if text.contains("://") && !place.exists() {
-        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://), or the address of a drive: \
-         tcp://HOST:PORT/NQN, or /dev/nvmeX"
+        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://), or the \
+         address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
     } else {
         return Ok(());
     };
@@ -136,6 +159,19 @@ mod tests {
         }
         for file in ["/dev/nvme0n1", "/dev/nvme", "/dev/ng0n1", "/data/nvme0", "tcp", "photos.ddlp"] {
             assert_eq!(drive_address(Path::new(file)), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn messages_show_urls_without_secrets() {
+        for (url, as_shown) in [
+            ("redis://me:word@host:1/0/a", "redis://me:…@host:1/0/a"),
+            ("redis://:wo@rd@host/0/a", "redis://:…@host/0/a"),
+            ("redis://me@host/0/a", "redis://me@host/0/a"),
+            ("https://host/x.ddlp?X-Amz-Signature=abc", "https://host/x.ddlp?…"),
+            ("s3://bucket/a:b", "s3://bucket/a:b"),
+        ] {
+            assert_eq!(shown(url), as_shown);
         }
     }
 

@@ -3,13 +3,14 @@
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
 //!   and stores the verdict in the index.
 //! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as
-//!   blocks.
+//!   blocks. [`ValueMap`] tells which sample's bytes lie at a place of a pack.
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
 //!   index lists.
 //!
 //! `docs/pack.md` describes the layout. The layout has room for further forms of samples and further sections: a reader
 //! refuses an unknown section that is marked as required, and skips any other unknown section.
 
+mod aside;
 mod broken;
 mod bundles;
 mod bundling;
@@ -34,10 +35,12 @@ mod store;
 pub(crate) mod storing;
 mod superblock;
 mod survey;
+mod values;
 mod verification;
 mod writer;
 
 pub use crate::forms::{PackOption, StoredForm};
+pub use aside::{Packed, pack_aside};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, IndexPart, MAGIC};
@@ -50,6 +53,7 @@ pub use report::{
 pub use store::{Blocks, BlocksError, BlocksRead};
 pub use superblock::{PackLayout, Section};
 pub use survey::{Survey, VerdictEntry};
+pub use values::{ValueMap, ValuePart};
 pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_blocks, verify_sample};
 pub use writer::pack;
 

@@ -32,5 +32,6 @@ mod positions;
 mod ranges;
 mod reading;
 mod stalls;
+mod values;
 mod versions;
 mod windowed;

@@ -4,6 +4,7 @@ use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
 use ddlp_host::{Fidelity, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
 use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::certificates;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader};
 use ddlp_tests::web::{Answer, Request, TAG, WebServer};
@@ -220,22 +221,12 @@ impl Nginx {
             println!("SKIPPED: nginx is not installed");
             return None;
         };
-        let has_openssl = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok();
-        if !has_openssl {
-            println!("SKIPPED: openssl is not installed");
+        if !certificates::can_be_made() {
             return None;
         }
         let server = folder.join("server");
         fs::create_dir(&server).unwrap();
-        let script = "\
-            curve='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
-            openssl req -x509 $curve -keyout ca.key -out ca.pem -days 2 -subj /CN=test &&
-            openssl req $curve -keyout leaf.key -out leaf.csr -subj /CN=localhost &&
-            echo subjectAltName=DNS:localhost > leaf.ext &&
-            openssl x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 \
-                -extfile leaf.ext";
-        let made = Command::new("sh").args(["-c", script]).current_dir(&server).stderr(Stdio::null()).status().unwrap();
-        assert!(made.success(), "certificates");
+        certificates::make(&server);
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
         // Connections end soon, as those of busy servers do. One process, so that none is left when it is killed.
         let config = format!(

@@ -2,10 +2,11 @@
 //!
 //! Each read asks for its bytes on the condition that the object is still the one that was opened. A failure that may
 //! pass is tried again until nothing has been answered for a minute. `address`: what URLs are taken, and the client for
-//! each. `failure`: which failures may pass.
+//! each. `failure`: which failures may pass. `push`: puts a pack into a store.
 
 mod address;
 mod failure;
+pub(super) mod push;
 
 use super::clock::PathClock;
 use address::StoreAddress;
@@ -16,7 +17,7 @@ use ddlp_driver::{Backoff, BackoffLimits};
 use failure::Failure;
 use futures_util::future::try_join_all;
 use futures_util::{Stream, StreamExt};
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -67,7 +68,7 @@ impl RangeBlocks {
             .enable_all()
             .build()
             .map_err(|error| format!("no thread for requests: {error}"))?;
-        let store = address.store()?;
+        let store = address.store(RetryConfig { max_retries: 0, ..RetryConfig::default() })?;
         let meta = runtime.block_on(open(&*store, &address)).map_err(|failure| match failure.may_pass {
             true => format!("{failure}; check the address, and that the server runs"),
             false => failure.to_string(),

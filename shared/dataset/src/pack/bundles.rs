@@ -227,6 +227,30 @@ impl BundleIndex {
         self.largest = (1..self.shape.tables()).map(largest).collect();
     }
 
+    /// Returns the position of the sample whose piece has the byte at `offset`, and the piece's number; if no piece has
+    /// it, where the next bundle begins.
+    pub(super) fn piece_at(&self, offset: u64) -> Result<(usize, usize), Option<u64>> {
+        let bundle = self.places.partition_point(|place| place.end <= offset);
+        let next = |number: usize| self.places.get(number).map(|place| place.start);
+        let begin = next(bundle).ok_or(None)?;
+        if offset < begin {
+            return Err(Some(begin));
+        }
+        let samples = self.shape.samples_of(bundle as u64) as usize;
+        for (piece, (begin, table)) in self.tables(bundle as u32).enumerate() {
+            let end = |within: usize| begin + u64::from(number(table, within + 1));
+            if offset < end(samples - 1) {
+                let (mut least, mut most) = (0, samples - 1);
+                while least < most {
+                    let middle = (least + most) / 2;
+                    if offset < end(middle) { most = middle } else { least = middle + 1 }
+                }
+                return Ok((bundle * self.shape.bundle_samples as usize + least, piece));
+            }
+        }
+        Err(next(bundle + 1))
+    }
+
     /// Returns the number of bytes of a sample.
     pub(super) fn sample_bytes(&self, index: u64) -> u64 {
         self.pieces(index).map(|piece| piece.extent.end - piece.extent.start).sum()

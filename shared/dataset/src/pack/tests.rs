@@ -18,6 +18,7 @@ mod repacking;
 mod rows;
 mod size;
 mod sparse;
+mod values;
 mod verifying;
 
 use super::{PackError, PackOptions, PackSummary, pack};

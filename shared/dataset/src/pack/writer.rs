@@ -40,6 +40,24 @@ pub fn pack(
     progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
 ) -> Result<PackSummary, PackError> {
     check_name(out, options.overwrite).map_err(|error| naming_error(out, error))?;
+    let (staging, summary, reached) = write(source, out, options, progress)?;
+    if progress(PackProgress { phase: Phase::Syncing, ..reached.state }).is_break() {
+        return Err(PackError::Cancelled);
+    }
+    staging.commit(options.overwrite).map_err(|error| match error {
+        NotNamed::Io(source) => reached.error(out, source),
+        error => naming_error(out, error),
+    })?;
+    Ok(summary)
+}
+
+/// Writes the pack into a file that has no name yet.
+pub(super) fn write(
+    source: &dyn Dataset,
+    out: &Path,
+    options: &PackOptions,
+    progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
+) -> Result<(Staging, PackSummary, Reached), PackError> {
     let plan = PackPlan::new(source, options)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
     check_room(out, plan.least_bytes)?;
@@ -69,14 +87,7 @@ pub fn pack(
     if options.verify {
         verify_written(&staging, out, threads, reached.state, progress)?;
     }
-    if progress(PackProgress { phase: Phase::Syncing, ..reached.state }).is_break() {
-        return Err(PackError::Cancelled);
-    }
-    staging.commit(options.overwrite).map_err(|error| match error {
-        NotNamed::Io(source) => reached.error(out, source),
-        error => naming_error(out, error),
-    })?;
-    Ok(summary)
+    Ok((staging, summary, reached))
 }
 
 /// Refuses a pack that lacks samples, unless the options allow their loss.

@@ -83,11 +83,15 @@ impl StoreAddress {
         }
     }
 
+    /// Returns whether objects can be put there.
+    pub fn is_writable(&self) -> bool {
+        self.kind != Kind::Web
+    }
+
     /// Creates the client, with the credentials that the environment names. The error says what to do.
-    pub fn store(&self) -> Result<Box<dyn ObjectStore>, String> {
+    pub fn store(&self, retry: RetryConfig) -> Result<Box<dyn ObjectStore>, String> {
         // The program may have chosen one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let built: object_store::Result<Box<dyn ObjectStore>> = match self.kind {
             Kind::S3 => {
                 let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.authority).with_retry(retry);

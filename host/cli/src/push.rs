@@ -1,0 +1,184 @@
+//! `ddlp push`: puts a dataset into Redis or Valkey, or a pack into an object store.
+
+use crate::interrupt::Interrupt;
+use crate::opening::OpeningArgs;
+use crate::output::Files;
+use crate::pack::{describe_damaged, describe_losses, hint_of, remark};
+use crate::progress::SampleProgress;
+use crate::run::plain;
+use crate::storing::StoringArgs;
+use crate::{Ending, files_only, output, text};
+use anyhow::{Context, ensure};
+use clap::Args;
+use ddlp_dataset::pack::{Pack, PackError, Packed, pack_aside};
+use ddlp_host::{Host, PushError, PushOptions, PushProgress, PushSummary, open_pack};
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Put a dataset into Redis or Valkey, or a pack into an object store, for runs on other machines.
+///
+/// A pack is sent as it is. Any other dataset is packed first, as `ddlp pack` does, into a file without a name in the
+/// folder for temporary files (TMPDIR), which needs room for it; damaged images are repaired or named.
+///
+/// At redis://HOST:PORT/DB/NAME, each sample becomes one value. A push that was stopped can be started again: it sends
+/// only what is missing. The dataset can be opened when everything is there. At s3://, gs:// and az://, the pack
+/// becomes one object, and a push that was stopped begins anew.
+///
+/// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp push imagenet/train redis://10.0.0.7:6379/0/train    packs an image folder, and sends each sample as a value
+  ddlp push train.ddlp rediss://10.0.0.7:6380/0/train       a pack, over TLS
+  ddlp push train.ddlp s3://bucket/train.ddlp               a pack, as one object
+  ddlp run redis://10.0.0.7:6379/0/train                    on another machine")]
+pub struct PushArgs {
+    /// A pack, or what `ddlp pack` takes: an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of
+    /// files (.csv), a mix of these (.toml)
+    source: PathBuf,
+    /// Where to put it: redis://HOST:PORT/DB/NAME, rediss://… for TLS, s3://BUCKET/PATH, gs://BUCKET/PATH or
+    /// az://CONTAINER/PATH
+    url: String,
+    #[command(flatten)]
+    opening: OpeningArgs,
+    #[command(flatten)]
+    storing: StoringArgs,
+    /// Replace another dataset of that name
+    #[arg(long)]
+    force: bool,
+    /// Read everything back and compare it with what was sent
+    #[arg(long)]
+    verify: bool,
+    /// Name every repaired and rejected sample, not only the first 20 of each
+    #[arg(long)]
+    all: bool,
+    /// Print no progress and no summary, only errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Returns the files that the command reads, except for the dataset.
+fn files(args: &PushArgs) -> Files<'_> {
+    Files::default().reads("--classes", args.opening.classes.clone())
+}
+
+/// Runs the command.
+pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    let begun = Instant::now();
+    let handling = interrupt.handle(|| {});
+    let goes_on = || if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let Some(pack) = pack_of(args, &goes_on)? else { return Ok(stopped("nothing was sent")) };
+    let mut progress = SampleProgress::new("pushing", args.quiet);
+    let options =
+        PushOptions { threads: args.storing.threads.map_or(0, usize::from), force: args.force, verify: args.verify };
+    let pushed = ddlp_host::push(pack.pack(), &args.url, &options, &mut |now: PushProgress| {
+        let there = now.samples - now.sent;
+        let remark = if there > 0 { format!("{} were there", text::count(there)) } else { String::new() };
+        progress.update(now.samples, now.samples_total, now.bytes, &remark);
+        goes_on()
+    });
+    drop(handling);
+    progress.clear();
+    match pushed {
+        Ok(summary) => {
+            if !args.quiet {
+                output::print(&describe(args, &summary, begun.elapsed().as_secs_f64()))?;
+            }
+            Ok(Ending::Done)
+        }
+        Err(PushError::Cancelled) => Ok(stopped("not everything was sent; the same command sends the rest")),
+        Err(error @ PushError::Exists { .. }) => Err(error).context("nothing was pushed (--force replaces it)"),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The pack to send: one that exists, or one that was made for this.
+enum Sent {
+    AsItIs(Pack),
+    Made(Packed),
+}
+
+impl Sent {
+    fn pack(&self) -> &Pack {
+        match self {
+            Self::AsItIs(pack) => pack,
+            Self::Made(packed) => &packed.pack,
+        }
+    }
+}
+
+/// Opens the pack to send, or makes it; `None` if the user stops that.
+fn pack_of(args: &PushArgs, goes_on: &dyn Fn() -> ControlFlow<()>) -> anyhow::Result<Option<Sent>> {
+    let PushArgs { source: place, opening, storing, .. } = args;
+    let options = storing.options()?;
+    files_only::check(place)?;
+    let source = opening.open(place)?;
+    files(args).check(&*source, place)?;
+    if source.kind() == "pack" && opening.classes.is_none() && !storing.asks_for_a_form() {
+        let rejected = source.rejected();
+        let what = text::plural(rejected, "rejected sample");
+        ensure!(!storing.strict || rejected == 0, "{} has {what}, and --strict allows none", place.display());
+        return Ok(Some(Sent::AsItIs(open_pack(place, &Host::system()).map_err(plain)?)));
+    }
+    let mut progress = SampleProgress::new("packing", args.quiet);
+    let packed = pack_aside(&*source, &std::env::temp_dir(), &options, &mut |now| {
+        progress.update(now.samples, now.samples_total, now.bytes, &remark(&now));
+        goes_on()
+    });
+    progress.clear();
+    match packed {
+        Ok(packed) => {
+            if !args.quiet {
+                output::print(&describe_damaged(&packed.summary, args.all))?;
+            }
+            Ok(Some(Sent::Made(packed)))
+        }
+        Err(PackError::Cancelled) => Ok(None),
+        Err(error) => {
+            let hint = if matches!(error, PackError::Lost { .. }) { hint_of(storing) } else { "" };
+            eprint!("{}", describe_losses(&error, args.all));
+            Err(error).with_context(|| format!("{} was not pushed{hint}", place.display()))
+        }
+    }
+}
+
+fn stopped(what: &str) -> Ending {
+    eprintln!("stopped: {what}");
+    Ending::Interrupted
+}
+
+fn describe(args: &PushArgs, summary: &PushSummary, seconds: f64) -> String {
+    let mut out = format!(
+        "{}: {}, {}, in {}{}\n",
+        text::printable(&args.url),
+        text::plural(summary.samples, "sample"),
+        text::bytes(summary.bytes),
+        text::seconds(seconds),
+        if args.verify { ", read back and compared" } else { "" },
+    );
+    let there = summary.samples.saturating_sub(summary.sent);
+    if there > 0 {
+        let (there, sent) = (text::plural(there, "sample"), text::plural(summary.sent, "sample"));
+        let _ = writeln!(out, "{there} were there; {sent}, {}, sent.", text::bytes(summary.sent_bytes));
+    }
+    if let Some(policy) = &summary.evicts {
+        let _ = writeln!(
+            out,
+            "When the server's memory is full, it evicts values (maxmemory-policy {policy}), and runs then end with an \
+             error. The policy noeviction keeps them."
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_that_names_a_file_is_an_input_or_an_output() {
+        output::assert_complete(files, &[]);
+    }
+}

@@ -1,0 +1,290 @@
+//! A pack in Redis or Valkey, one value for each sample.
+//!
+//! Reads name places of the pack, as in a file; a map that is made from the pack's index finds the values. `server`:
+//! requests, connections, patience. `layout`: keys and values. `address`: URLs and passwords. `failure`: which failures
+//! may pass. `push`: puts a pack there.
+
+mod address;
+mod failure;
+mod layout;
+pub(super) mod push;
+mod server;
+
+use address::ServerAddress;
+pub(super) use address::is_url;
+use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
+use ddlp_dataset::{FetchDepth, Identity, Silences};
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use layout::{CHUNK_BYTES, Content, HEAD_BYTES, Keys, Manifest, chunk_of, index_key, pushing_key};
+use redis::{Value, cmd};
+use server::{Server, lasting};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+/// Threads that fetch, and the samples that each asks for at the same time.
+const FETCH: (usize, usize) = (4, 16);
+/// Extents with at most this many bytes between them are asked for as one.
+const JOIN_GAP: u64 = 4096;
+/// Chunks of the index that are asked for at the same time.
+const CHUNKS_IN_FLIGHT: usize = 8;
+/// Attempts to get a chunk of the index that arrives damaged.
+const CHUNK_ATTEMPTS: u32 = 2;
+
+/// A pack in values.
+pub(super) struct ValueBlocks {
+    server: Server,
+    manifest: Manifest,
+    keys: Keys,
+    map: ValueMap,
+    index: Arc<HeldIndex>,
+}
+
+/// The index of a pack in memory: opening reads it twice. It is dropped when the first sample is read.
+#[derive(Debug)]
+struct HeldIndex {
+    bytes: RwLock<Vec<u8>>,
+    is_held: AtomicBool,
+    pack_bytes: u64,
+}
+
+impl HeldIndex {
+    /// Fills `out` if the index is in memory and has all of its bytes.
+    fn read(&self, offset: u64, out: &mut [u8]) -> bool {
+        let bytes = self.bytes.read().expect("no panic while the index is locked");
+        let found = bytes.get(offset as usize..).and_then(|bytes| bytes.get(..out.len()));
+        if let Some(found) = found {
+            out.copy_from_slice(found);
+        }
+        found.is_some()
+    }
+
+    fn drop_bytes(&self) {
+        if self.is_held.swap(false, Ordering::Relaxed) {
+            *self.bytes.write().expect("no panic while the index is locked") = Vec::new();
+        }
+    }
+}
+
+/// Only the index, for the map.
+#[derive(Debug)]
+struct IndexBlocks(Arc<HeldIndex>);
+
+impl Blocks for IndexBlocks {
+    fn len_bytes(&self) -> u64 {
+        self.0.pack_bytes
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.0.read(offset, out) { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn interrupt(&self) {}
+}
+
+/// Why a pack cannot be opened.
+pub(super) enum NotOpened {
+    /// The server, or what it has. The text says what to do.
+    Server(String),
+    /// The pack's index.
+    Format(FormatError),
+}
+
+impl ValueBlocks {
+    /// Opens the pack at a URL.
+    pub fn open(url: &str) -> Result<Self, NotOpened> {
+        let server = ServerAddress::parse(url).and_then(Server::new).map_err(NotOpened::Server)?;
+        let manifest = manifest(&server).map_err(NotOpened::Server)?;
+        let name = &server.address.name;
+        let identity = manifest.identity().expect("a manifest is refused without one");
+        let keys = Keys::new(name, &identity);
+        let bytes = server.wait(manifest.index_bytes as usize, read_index(&server, &manifest, &keys, &identity));
+        let bytes = RwLock::new(bytes.map_err(|error| NotOpened::Server(error.to_string()))?);
+        let index = Arc::new(HeldIndex { bytes, is_held: true.into(), pack_bytes: manifest.pack_bytes });
+        let map = ValueMap::read(Box::new(IndexBlocks(index.clone())), Path::new(url)).map_err(NotOpened::Format)?;
+        Ok(Self { server, manifest, keys, map, index })
+    }
+
+    /// Cuts reads at the borders of values, and fills with zeros what lies in no value.
+    fn cut<'m>(&self, reads: impl Iterator<Item = (u64, &'m mut [u8])>) -> Vec<Part<'m>> {
+        let mut parts = Vec::new();
+        for (offset, out) in reads {
+            let end = offset + out.len() as u64;
+            let (mut rest, mut at) = (out, offset);
+            let mut take = |content, start, extent: Range<u64>| {
+                let (gap, behind) = std::mem::take(&mut rest).split_at_mut((extent.start - at) as usize);
+                gap.fill(0);
+                let (memory, behind) = behind.split_at_mut((extent.end - extent.start) as usize);
+                parts.push(Part { content, start, memory });
+                (rest, at) = (behind, extent.end);
+            };
+            let index_bytes = self.manifest.index_bytes;
+            let chunks = offset / CHUNK_BYTES..end.min(index_bytes).div_ceil(CHUNK_BYTES);
+            for (number, whole) in chunks.map(|number| (number, self.manifest.chunk(number))) {
+                let part = whole.start.max(offset)..whole.end.min(end);
+                if !part.is_empty() {
+                    take(Content::Index(number), part.start - whole.start, part);
+                }
+            }
+            let of_samples = self.map.parts(offset.max(index_bytes)..end, |part| {
+                take(Content::Sample(part.sample), part.start, part.extent);
+                Ok::<_, std::convert::Infallible>(())
+            });
+            let Ok(()) = of_samples;
+            rest.fill(0);
+        }
+        parts
+    }
+
+    /// Fills the memory of a part.
+    async fn fetch(&self, part: Part<'_>) -> io::Result<()> {
+        let Part { content, start, memory } = part;
+        let key = self.keys.of(content);
+        let first = HEAD_BYTES + start;
+        let mut range = cmd("GETRANGE");
+        range.arg(&key).arg(first).arg(first + memory.len() as u64 - 1);
+        let answer: Value = self.server.ask(memory.len(), async |server| range.query_async(server).await).await?;
+        match answer {
+            Value::BulkString(bytes) if bytes.len() == memory.len() => {
+                memory.copy_from_slice(&bytes);
+                Ok(())
+            }
+            _ => Err(self.missing(&key).await?),
+        }
+    }
+
+    /// Returns the error for a value that does not have the bytes that it should have.
+    async fn missing(&self, key: &str) -> io::Result<io::Error> {
+        let name = &self.server.address.name;
+        let (mut index, mut exists) = (cmd("GET"), cmd("EXISTS"));
+        index.arg(index_key(name));
+        exists.arg(key);
+        let now: Option<Vec<u8>> = self.server.ask(0, async |server| index.query_async(server).await).await?;
+        let there: u64 = self.server.ask(0, async |server| exists.query_async(server).await).await?;
+        let now = now.and_then(|bytes| Manifest::parse(key, &bytes).ok());
+        Ok(match now {
+            None => lasting(format!("{name} was removed from the server after it was opened: push it again")),
+            Some(now) if now != self.manifest => {
+                lasting(format!("{name} was replaced after it was opened: start the run again"))
+            }
+            Some(_) if there == 0 => lasting(format!(
+                "the server no longer has the value {key}: it was removed, or evicted when memory was full (see \
+                 maxmemory-policy); `ddlp push` sends what is missing"
+            )),
+            Some(_) => io::Error::other(BlocksError::Damaged(format!("the value {key} is cut short"))),
+        })
+    }
+
+    fn read_parts<'m>(&self, reads: impl Iterator<Item = (u64, &'m mut [u8])>) -> io::Result<()> {
+        let parts = self.cut(reads);
+        if parts.iter().any(|part| matches!(part.content, Content::Sample(_))) {
+            self.index.drop_bytes();
+        }
+        let bytes = parts.iter().map(|part| part.memory.len()).sum();
+        self.server.wait(bytes, async { try_join_all(parts.into_iter().map(|part| self.fetch(part))).await.map(drop) })
+    }
+}
+
+/// A part of a read that lies in one value.
+struct Part<'m> {
+    content: Content,
+    /// Where in the value the part begins, without the head.
+    start: u64,
+    memory: &'m mut [u8],
+}
+
+/// Asks what lies under the name of the address. The error says what to do.
+fn manifest(server: &Server) -> Result<Manifest, String> {
+    let name = &server.address.name;
+    let found: (Option<Vec<u8>>, bool) = server.first(async |server| {
+        let (mut get, mut exists) = (cmd("GET"), cmd("EXISTS"));
+        let found = get.arg(index_key(name)).query_async(server).await?;
+        Ok((found, exists.arg(pushing_key(name)).query_async(server).await?))
+    })?;
+    match found {
+        (Some(bytes), _) => Manifest::parse(&index_key(name), &bytes),
+        (None, true) => {
+            Err(format!("the push of {name} has not ended, or was stopped: the same `ddlp push` sends what is missing"))
+        }
+        (None, false) => Err(format!(
+            "the server has no dataset {name} in this database: check the URL; `ddlp push SOURCE {}` puts one there",
+            server.address
+        )),
+    }
+}
+
+/// Reads the index of a pack: superblock and sections.
+async fn read_index(server: &Server, manifest: &Manifest, keys: &Keys, identity: &Identity) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(manifest.index_bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let chunk = async |number: u64| {
+        let key = keys.of(Content::Index(number));
+        let mut get = cmd("GET");
+        get.arg(&key);
+        let range = manifest.chunk(number);
+        let length = (range.end - range.start) as usize;
+        for _ in 0..CHUNK_ATTEMPTS {
+            let value: Option<Vec<u8>> = server.ask(length, async |server| get.query_async(server).await).await?;
+            let help = "`ddlp push` sends it again";
+            let value = value.ok_or_else(|| lasting(format!("the server has no value {key}; {help}")))?;
+            if chunk_of(identity, number, &value).is_some_and(|chunk| chunk.len() == length) {
+                return Ok(value);
+            }
+        }
+        Err(lasting(format!("the value {key} is damaged; `ddlp push --verify` sends it again")))
+    };
+    let mut chunks = futures_util::stream::iter((0..manifest.chunks()).map(chunk)).buffered(CHUNKS_IN_FLIGHT);
+    while let Some(value) = chunks.next().await {
+        bytes.extend_from_slice(&value?[HEAD_BYTES as usize..]);
+    }
+    Ok(bytes)
+}
+
+impl Blocks for ValueBlocks {
+    fn len_bytes(&self) -> u64 {
+        self.manifest.pack_bytes
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if out.is_empty() || self.index.read(offset, out) {
+            return Ok(());
+        }
+        self.read_parts([(offset, out)].into_iter())
+    }
+
+    fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
+        self.read_parts(reads.iter_mut().map(|read| (read.offset, &mut read.memory[read.place.clone()])))
+    }
+
+    fn fetch_depth(&self) -> FetchDepth {
+        let (threads, samples) = FETCH;
+        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP) }
+    }
+
+    /// Keys name the pack that was opened, so that no other one can be read.
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn interrupt(&self) {
+        self.server.interrupt();
+    }
+
+    fn silences(&self) -> Silences {
+        self.server.silences()
+    }
+}
+
+impl fmt::Debug for ValueBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueBlocks").field("address", &self.server.address.to_string()).finish_non_exhaustive()
+    }
+}

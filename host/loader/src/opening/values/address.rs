@@ -1,0 +1,150 @@
+//! URLs of datasets in Redis or Valkey. A URL has no password, because logs and reports show it: the password comes
+//! from the environment variable of `redis-cli`.
+
+use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use std::env;
+use std::fmt;
+
+/// The environment variable with the password.
+pub const PASSWORD: &str = "REDISCLI_AUTH";
+/// How a URL names a dataset.
+const SHAPE: &str = "redis://HOST:PORT/DB/NAME, or rediss:// for TLS, such as redis://localhost:6379/0/train";
+const DEFAULT_PORT: u16 = 6379;
+
+/// The address of a dataset. It has no secret.
+#[derive(Clone, Debug)]
+pub struct ServerAddress {
+    url: String,
+    is_tls: bool,
+    user: Option<String>,
+    host: String,
+    port: u16,
+    db: i64,
+    /// The dataset's name, with which its keys begin.
+    pub name: String,
+}
+
+/// Returns whether a dataset's place is the URL of one in Redis or Valkey.
+pub fn is_url(place: &str) -> bool {
+    scheme_of(place).is_some()
+}
+
+fn scheme_of(place: &str) -> Option<(bool, &str)> {
+    place
+        .strip_prefix("redis://")
+        .map(|rest| (false, rest))
+        .or(place.strip_prefix("rediss://").map(|rest| (true, rest)))
+}
+
+impl ServerAddress {
+    /// Reads a URL. The error says what to do.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let shape = || format!("name the dataset as {SHAPE}");
+        let (is_tls, rest) = scheme_of(url).ok_or_else(shape)?;
+        let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(format!(
+                "a URL has no password, because logs and reports show it: put it into the environment variable \
+                 {PASSWORD}"
+            ));
+        }
+        let (server, path) = rest.split_once('/').ok_or_else(shape)?;
+        let (db, name) = path.split_once('/').ok_or_else(shape)?;
+        let (host, port) = server_of(server).ok_or_else(shape)?;
+        let db = db.parse().ok().filter(|db| *db >= 0).ok_or_else(shape)?;
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
+            return Err(format!("the name of the dataset may have letters, digits, and - _ . /; {}", shape()));
+        }
+        if user.is_some_and(str::is_empty) {
+            return Err(shape());
+        }
+        let user = user.map(str::to_owned);
+        Ok(Self { url: url.to_owned(), is_tls, user, host, port, db, name: name.to_owned() })
+    }
+
+    /// Creates the client, with the password that the environment names. The error says what to do.
+    pub fn client(&self) -> Result<Client, String> {
+        // The program may have chosen one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (host, port) = (self.host.clone(), self.port);
+        let place = match self.is_tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        let mut login = RedisConnectionInfo::default().set_db(self.db).set_skip_set_lib_name();
+        let password = env::var(PASSWORD).ok().filter(|password| !password.is_empty());
+        if let Some(user) = &self.user {
+            let missing = || format!("the URL names the user {user}: put the password into {PASSWORD}");
+            login = login.set_username(user).set_password(password.as_deref().ok_or_else(missing)?);
+        } else if let Some(password) = &password {
+            login = login.set_password(password);
+        }
+        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+        let info = place.into_connection_info().map_err(|error| error.to_string())?;
+        Client::open(info.set_redis_settings(login).set_tcp_settings(settings)).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns host and port of a server.
+fn server_of(server: &str) -> Option<(String, u16)> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+        }
+        None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
+    };
+    let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok())?;
+    (!host.is_empty() && !host.contains(['?', '#', '%'])).then(|| (host.to_owned(), port))
+}
+
+/// The URL.
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_server_database_and_dataset() {
+        for (url, host, port, db, name) in [
+            ("redis://10.0.0.7/0/train", "10.0.0.7", 6379, 0, "train"),
+            ("rediss://host:6380/3/photos/train.v2", "host", 6380, 3, "photos/train.v2"),
+            ("redis://me@host:1/0/a", "host", 1, 0, "a"),
+            ("redis://[::1]:7/0/a-b_c", "::1", 7, 0, "a-b_c"),
+            ("redis://[::1]/0/a", "::1", 6379, 0, "a"),
+        ] {
+            let address = ServerAddress::parse(url).unwrap();
+            assert_eq!((&*address.host, address.port, address.db, &*address.name), (host, port, db, name), "{url}");
+            assert_eq!(address.is_tls, url.starts_with("rediss"), "{url}");
+        }
+        assert_eq!(ServerAddress::parse("redis://me@h/0/a").unwrap().user.as_deref(), Some("me"));
+    }
+
+    #[test]
+    fn passwords_and_incomplete_urls_are_refused() {
+        for (url, part) in [
+            ("redis://me:sesame@host/0/a", "REDISCLI_AUTH"),
+            ("redis://:sesame@host/0/a", "REDISCLI_AUTH"),
+            ("redis://me:ses@me/@host/0/a", "REDISCLI_AUTH"),
+            ("redis://@host/0/a", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host/x/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host/-1/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host:port/0/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis:///0/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host/0/", "redis://HOST:PORT/DB/NAME"),
+            ("redis://host/0/a?password=sesame", "letters, digits"),
+            ("redis://host/0/a b", "letters, digits"),
+        ] {
+            let said = ServerAddress::parse(url).unwrap_err();
+            assert!(said.contains(part), "{url}: {said}");
+            assert!(!said.contains("sesame"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""Datasets in Redis: pushed, read, and refused with what to do, with a real server."""
+
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+import ddlp
+from conftest import ddlp_command
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The beginning of a dataset's URL."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+        assert time.monotonic() < until, "redis answers within a minute"
+        time.sleep(0.01)
+    yield f"redis://127.0.0.1:{port}/0"
+    process.kill()
+    process.wait()
+
+
+def digests(place):
+    return ddlp_command("run", place, "--strategy", "cpu", "--batch", "8", "--digest", "--quiet")
+
+
+def test_a_pushed_pack_gives_the_batches_of_its_file(server, pack):
+    calls = []
+    figures = ddlp.push(pack, f"{server}/pack", verify=True, progress=lambda *call: calls.append(call))
+    samples = len(ddlp.Dataset(pack))
+    assert figures["samples"] == figures["sent"] == samples
+    assert calls[-1] == ("pushing", samples, samples)
+    assert digests(f"{server}/pack") == digests(pack)
+    with ddlp.Loader(f"{server}/pack", batch_size=8) as loader:
+        ids = sorted(int(id) for batch in loader for id in batch.ids)
+    assert ids == list(range(samples))
+    again = ddlp.push(pack, f"{server}/pack", progress=False)
+    assert (again["sent"], again["sent_bytes"], again["identity"]) == (0, 0, figures["identity"])
+
+
+def test_a_folder_and_a_table_are_packed_first(server, photos, tmp_path):
+    from_folder = ddlp.push(photos, f"{server}/folder", progress=False)
+    packed = ddlp.pack(photos, tmp_path / "folder.ddlp", progress=False)
+    assert from_folder["identity"] == packed["identity"]
+    pieces = ddlp.push(photos, f"{server}/pieces", format="pcr", bundle=4, progress=False)
+    assert pieces["identity"] != packed["identity"]
+    with ddlp.Loader(f"{server}/pieces", batch_size=8, fidelity=5) as loader:
+        assert sum(len(batch) for batch in loader) == packed["samples"]
+
+
+def test_another_dataset_is_replaced_only_if_asked_to(server, photos, pack):
+    url = f"{server}/replaced"
+    ddlp.push(pack, url, progress=False)
+    with pytest.raises(ddlp.ConfigurationError, match="another pack.*force=True"):
+        ddlp.push(photos, url, format="raw", progress=False)
+    ddlp.push(photos, url, format="raw", force=True, progress=False)
+
+
+def test_what_cannot_be_pushed_or_opened_is_an_error_of_its_kind(server, pack):
+    with pytest.raises(ddlp.UnavailableError, match="has no dataset missing"):
+        ddlp.Loader(f"{server}/missing", batch_size=8)
+    with pytest.raises(ddlp.ConfigurationError, match="redis://"):
+        ddlp.push(pack, "ftp://host/x", progress=False)
+    with pytest.raises(TypeError, match="url is"):
+        ddlp.push(pack, None, progress=False)
+    for place in [server.replace("redis://", "redis://me:sesame@") + "/pack"]:
+        for act in [lambda: ddlp.push(pack, place, progress=False), lambda: ddlp.Loader(place, batch_size=8)]:
+            with pytest.raises(ddlp.Error, match="REDISCLI_AUTH") as raised:
+                act()
+            assert "sesame" not in str(raised.value)
+
+
+def test_an_exception_of_the_progress_ends_the_push(server, pack):
+    def stop(phase, done, total):
+        raise KeyError(phase)
+
+    with pytest.raises(KeyError, match="pushing"):
+        ddlp.push(pack, f"{server}/stopped", progress=stop)

@@ -1,0 +1,160 @@
+//! A real Redis server, as a child process that a test can kill and start again.
+
+use crate::certificates;
+use crate::runs::wait_until;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const PROGRAMS: [&str; 4] =
+    ["/usr/bin/redis-server", "/usr/local/bin/redis-server", "/usr/bin/valkey-server", "/usr/local/bin/valkey-server"];
+
+/// A running server; killed when dropped.
+pub struct RedisServer {
+    program: &'static str,
+    folder: PathBuf,
+    args: Vec<String>,
+    port: u16,
+    tls_port: Option<u16>,
+    child: Child,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port()
+}
+
+impl RedisServer {
+    /// Starts a server with further arguments, whose data lie in a folder; `None`, with a line that says why, if none
+    /// is installed.
+    pub fn start(folder: &Path, extra: &[&str]) -> Option<Self> {
+        Self::begin(folder, extra, None)
+    }
+
+    /// Starts a server that also listens for TLS, with a certificate of `localhost`; the authority is `ca.pem` in the
+    /// folder of its data.
+    pub fn start_with_tls(folder: &Path) -> Option<Self> {
+        Self::begin(folder, &[], certificates::can_be_made().then(free_port))?.with_tls()
+    }
+
+    fn begin(folder: &Path, extra: &[&str], tls_port: Option<u16>) -> Option<Self> {
+        let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
+            println!("SKIPPED: redis-server is not installed");
+            return None;
+        };
+        let folder = folder.join("redis");
+        fs::create_dir(&folder).expect("a folder for the server");
+        let port = free_port();
+        let mut args = vec!["--port".to_owned(), port.to_string(), "--bind".to_owned(), "127.0.0.1".to_owned()];
+        args.extend(extra.iter().map(|arg| (*arg).to_owned()));
+        if let Some(port) = tls_port {
+            certificates::make(&folder);
+            let tls = format!("--tls-port {port} --tls-cert-file leaf.pem --tls-key-file leaf.key");
+            let tls = format!("{tls} --tls-ca-cert-file ca.pem --tls-auth-clients no");
+            args.extend(tls.split(' ').map(str::to_owned));
+        }
+        let child = spawn(program, &folder, &args, port);
+        Some(Self { program, folder, args, port, tls_port, child })
+    }
+
+    fn with_tls(self) -> Option<Self> {
+        self.tls_port.is_some().then_some(self)
+    }
+
+    /// Returns the URL of a dataset.
+    pub fn url(&self, name: &str) -> String {
+        format!("redis://127.0.0.1:{}/0/{name}", self.port)
+    }
+
+    /// Returns the URL of a dataset over TLS.
+    pub fn tls_url(&self, name: &str) -> String {
+        format!("rediss://localhost:{}/0/{name}", self.tls_port.expect("a server with TLS"))
+    }
+
+    /// Returns the certificate to trust.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// Kills the server. Its memory is lost, unless it was saved by `SAVE`.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
+    }
+
+    /// Starts the server again at the same port.
+    pub fn restart(&mut self) {
+        self.child = spawn(self.program, &self.folder, &self.args, self.port);
+    }
+
+    /// Sends a command, and returns the text of the answer: of a list, its elements by lines.
+    ///
+    /// # Panics
+    /// If the server answers with an error.
+    pub fn command(&self, words: &[&[u8]]) -> Vec<u8> {
+        let answer = self.ask(words);
+        assert!(!answer.starts_with(b"-"), "{}", String::from_utf8_lossy(&answer));
+        answer
+    }
+
+    /// Returns all keys.
+    pub fn keys(&self) -> Vec<String> {
+        let answer = self.command(&[b"KEYS", b"*"]);
+        let mut keys: Vec<String> = String::from_utf8_lossy(&answer).lines().map(str::to_owned).collect();
+        keys.sort();
+        keys
+    }
+
+    fn ask(&self, words: &[&[u8]]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
+        write!(stream, "*{}\r\n", words.len()).expect("the server reads");
+        for word in words {
+            write!(stream, "${}\r\n", word.len()).expect("the server reads");
+            stream.write_all(&[word, &b"\r\n"[..]].concat()).expect("the server reads");
+        }
+        reply(&mut BufReader::new(stream))
+    }
+}
+
+/// Reads an answer.
+fn reply(stream: &mut impl BufRead) -> Vec<u8> {
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("an answer");
+    let (kind, rest) = line.trim_end().split_at(1);
+    match kind {
+        "$" if rest == "-1" => Vec::new(),
+        "$" => {
+            let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
+            stream.read_exact(&mut bytes).expect("the answer's bytes");
+            bytes.truncate(bytes.len() - 2);
+            bytes
+        }
+        "*" => {
+            let elements = (0..rest.parse().expect("a number")).map(|_: u64| reply(stream));
+            elements.collect::<Vec<_>>().join(&b'\n')
+        }
+        "-" => line.trim_end().as_bytes().to_vec(),
+        _ => rest.as_bytes().to_vec(),
+    }
+}
+
+fn spawn(program: &str, folder: &Path, args: &[String], port: u16) -> Child {
+    let mut server = Command::new(program);
+    server.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder).args(args).current_dir(folder);
+    let child = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the server starts");
+    wait_until("redis answers", || {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+        let mut answer = [0; 1];
+        stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok()
+    });
+    child
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
