@@ -2,11 +2,11 @@
 //! as an attacker would correct them.
 #![no_main]
 
-use ddlp_dataset::{Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
+use ddlp_dataset::{Ahead, Dataset, Drawn, SampleReader, StoredAt};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
-use ddlp_pixels::{Fidelity, CompiledPipeline, Draw, Pipeline, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Pipeline, Preparer};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -40,9 +40,13 @@ fn check(bytes: &[u8]) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-        let drawn = Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE };
         let dataset: &dyn Dataset = &pack;
-        let _ = reader.prepare(StoredAt { dataset, index }, None, &mut preparer, drawn, &mut out);
+        let lowest = pack.scan_groups().and_then(|groups| Fidelity::new(groups.numbers()[0]));
+        for fidelity in lowest.into_iter().chain([Fidelity::WHOLE]) {
+            pack.announce(&[index], Ahead { fidelity, window: Some(index) });
+            let drawn = Drawn { pipeline: &pipeline, draw, fidelity };
+            let _ = reader.prepare(StoredAt { dataset, index }, None, &mut preparer, drawn, &mut out);
+        }
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());
     }
@@ -54,10 +58,14 @@ fn seal(bytes: &mut [u8]) -> Option<()> {
     let length = bytes.len() as u64;
     put(bytes, 16, &length.to_le_bytes())?;
     let sections = (number(bytes, 36..40)? as usize).min(64);
+    let mut bundles = None;
     for entry in (0..sections).map(|section| 256 + 32 * section) {
         let section = extent(bytes, entry + 8..entry + 16, entry + 16..entry + 24)?;
-        if number(bytes, entry..entry + 4)? == 1 {
-            section.clone().step_by(64).try_for_each(|record| seal_record(bytes, record))?;
+        match (number(bytes, entry..entry + 4)?, &bundles) {
+            (1, _) => section.clone().step_by(64).try_for_each(|record| seal_record(bytes, record))?,
+            (5, _) => bundles = Some(section.clone()),
+            (6, Some(bundles)) => drop(seal_tables(bytes, bundles.clone(), section.clone())),
+            _ => {}
         }
         put_checksum(bytes, section, entry + 24)?;
     }
@@ -79,6 +87,32 @@ fn seal_record(bytes: &mut [u8], at: usize) -> Option<()> {
         put_checksum(bytes, detail, at + 56)?;
     }
     put_checksum(bytes, at..at + 60, at + 60)
+}
+
+/// Corrects the checksums of all pieces, and those of their tables.
+fn seal_tables(bytes: &mut [u8], bundles: Range<usize>, tables: Range<usize>) -> Option<()> {
+    let groups = number(bytes, bundles.start..bundles.start + 1)?.min(10);
+    let mut at = tables.start;
+    for entry in (bundles.start + 16..bundles.end).step_by(32) {
+        let mut begin = number(bytes, entry..entry + 8)?;
+        let samples = (number(bytes, entry + 16..entry + 20)? as usize).min(bytes.len());
+        for _ in 0..=groups {
+            let (starts, checksums) = (at, at + 4 * (samples + 1));
+            let end = checksums + 4 * samples;
+            for sample in 0..samples {
+                let place = |sample: usize| {
+                    let at = starts + 4 * sample;
+                    begin.checked_add(number(bytes, at..at + 4)?)
+                };
+                let piece = place(sample)? as usize..place(sample + 1)? as usize;
+                put_checksum(bytes, piece, checksums + 4 * sample)?;
+            }
+            begin = begin.checked_add(number(bytes, checksums - 4..checksums)?)?;
+            put_checksum(bytes, at..end, end)?;
+            at = end + 4;
+        }
+    }
+    Some(())
 }
 
 /// Corrects the checksums of an uncompressed sample's groups of rows.
