@@ -96,8 +96,8 @@ pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
 
 /// The pack to send: one that exists, or one that was made for this.
 enum Sent {
-    AsItIs(Pack),
-    Made(Packed),
+    AsItIs(Box<Pack>),
+    Made(Box<Packed>),
 }
 
 impl Sent {
@@ -120,7 +120,8 @@ fn pack_of(args: &PushArgs, goes_on: &dyn Fn() -> ControlFlow<()>) -> anyhow::Re
         let rejected = source.rejected();
         let what = text::plural(rejected, "rejected sample");
         ensure!(!storing.strict || rejected == 0, "{} has {what}, and --strict allows none", place.display());
-        return Ok(Some(Sent::AsItIs(open_pack(place, &Host::system()).map_err(plain)?)));
+        let pack = open_pack(place, &Host::system()).map_err(plain)?;
+        return Ok(Some(Sent::AsItIs(Box::new(pack))));
     }
     let mut progress = SampleProgress::new("packing", args.quiet);
     let packed = pack_aside(&*source, &std::env::temp_dir(), &options, &mut |now| {
@@ -133,7 +134,7 @@ fn pack_of(args: &PushArgs, goes_on: &dyn Fn() -> ControlFlow<()>) -> anyhow::Re
             if !args.quiet {
                 output::print(&describe_damaged(&packed.summary, args.all))?;
             }
-            Ok(Some(Sent::Made(packed)))
+            Ok(Some(Sent::Made(Box::new(packed))))
         }
         Err(PackError::Cancelled) => Ok(None),
         Err(error) => {
@@ -179,6 +180,6 @@ mod tests {
 
     #[test]
     fn every_option_that_names_a_file_is_an_input_or_an_output() {
-        output::assert_complete(files, &[]);
+        output::assert_complete(files, &["url"]);
     }
 }
