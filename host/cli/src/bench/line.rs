@@ -161,8 +161,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener as StdListener, TcpStream as StdStream};
 
-    const SPEC: LineSpec =
-        LineSpec { round_trip: Duration::ZERO, jitter: Duration::ZERO, bytes_per_s: None, seed: 1 };
+    const SPEC: LineSpec = LineSpec { round_trip: Duration::ZERO, jitter: Duration::ZERO, bytes_per_s: None, seed: 1 };
 
     /// Starts a server that sends back what it receives, inverted, and a line to it.
     fn echo(spec: LineSpec) -> Line {

@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
 use crate::run::{parse_positive, parse_seconds};
 use crate::{Ending, machine};
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use ddlp_host::{Host, open_dataset};
 use figures::{RemoteFigures, Way};

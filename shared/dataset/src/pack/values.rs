@@ -3,7 +3,7 @@
 //! The value of a sample is its bytes with its detail, or its pieces one after the other. [`ValueMap`] finds the values
 //! that have the bytes at a place of the pack. Bytes of the sample region that belong to no value are zeros.
 
-use super::bundles::Bundles;
+use super::bundles::BundleIndex;
 use super::format::{FormatError, IndexPart};
 use super::index::Index;
 use super::reader::Pack;
@@ -79,7 +79,7 @@ enum Places {
     /// The value of each sample, in the order of the pack.
     Whole(Vec<Range<u64>>),
     Pieces {
-        bundles: Bundles,
+        bundles: BundleIndex,
         /// The sample at each position.
         samples: Vec<u32>,
     },
@@ -105,7 +105,7 @@ impl ValueMap {
         let index = Index::read(Store::of_blocks(blocks, place.to_owned()))?;
         let path = place.to_owned();
         let places = if index.has_bundles() {
-            let bundles = Bundles::read(&index)?;
+            let bundles = BundleIndex::read(&index)?;
             let in_order = bundles.in_order().map_err(|source| FormatError::Io { path, source })?;
             Places::Pieces { bundles, samples: in_order.indices.unwrap_or_default() }
         } else {
