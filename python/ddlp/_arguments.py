@@ -67,6 +67,10 @@ class Arguments:
         threads: int | None = None,
         cores: Sequence[int] = (),
         buffers: int = 6,
+        fetch: Literal["in-order", "out-of-order"] = "in-order",
+        fetch_depth: int | None = None,
+        fetch_memory: int = 134217728,
+        ramp_up: int = 0,
         window: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -188,6 +192,17 @@ class Arguments:
             cores: Cores that the loader's threads may use. Default: any core.
             buffers: Batch buffers on the host: they bound how far the CPU prepares ahead, and how many batches the
                 consumer can keep.
+            fetch: Which batch gets a sample that comes from a store. Out of order, a late sample delays no batch but
+                the last one of an epoch; which samples a batch has then depends on when they come, so a run cannot be
+                repeated. Only for runs without drives, plans to replay and `views`. "in-order": the batch that asked
+                for it, so that batches have the same samples each time; "out-of-order": the oldest batch that waits for
+                a sample.
+            fetch_depth: Samples of a dataset in a store that are asked for at the same time. Default: as many as its
+                latency and rate need.
+            fetch_memory: Memory in bytes for samples of a dataset in a store that are asked for or wait to be prepared.
+                The batch that is due next, and one that has begun, may each take as much again.
+            ramp_up: Slow start over a store: the samples of one batch are asked for at first, and those of one more for
+                each `ramp_up` batches that are delivered.
             window: Look-ahead of the strategy "ordered" in batches. Default: as many as buffers and slots can hold.
             rank: Number of this process, from 0. Each rank gets its share of every global batch. Default: that of
                 torch.distributed if it is initialised, else RANK, else 0.
@@ -238,6 +253,10 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "threads": None,
     "cores": cores_of,
     "buffers": None,
+    "fetch": None,
+    "fetch_depth": None,
+    "fetch_memory": None,
+    "ramp_up": None,
     "window": None,
     "stall_after_s": None,
     "metrics": None,

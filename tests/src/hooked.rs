@@ -3,7 +3,7 @@
 use crate::runs::wait_until;
 use ddlp_dataset::{
     Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
@@ -232,6 +232,14 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn is_resident(&self) -> bool {
         self.hooks.is_resident()
+    }
+
+    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        self.dataset.start_reads(reads)
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        self.dataset.requests()
     }
 
     fn fetch_depth(&self) -> FetchDepth {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A request for a range.
@@ -30,6 +30,8 @@ pub enum Answer {
     Cut(usize),
     /// The range, later.
     Late(Duration),
+    /// The range, when this many requests have come, or after a minute.
+    After(u64),
     /// The whole file, as a server does that knows no ranges.
     Whole,
     /// The range of an object with this tag.
@@ -39,6 +41,29 @@ pub enum Answer {
 /// A running server. Its threads end with the process.
 pub struct WebServer {
     address: String,
+}
+
+/// Number of requests that have come.
+#[derive(Default)]
+struct Requests {
+    count: Mutex<u64>,
+    came: Condvar,
+}
+
+impl Requests {
+    /// Returns the number of a new request.
+    fn next(&self) -> u64 {
+        let mut count = self.count.lock().expect("no panic");
+        *count += 1;
+        self.came.notify_all();
+        *count - 1
+    }
+
+    fn wait_for(&self, wanted: u64) {
+        let count = self.count.lock().expect("no panic");
+        let waited = self.came.wait_timeout_while(count, Duration::from_secs(60), |count| *count < wanted);
+        drop(waited.expect("no panic"));
+    }
 }
 
 type Plan = Mutex<Box<dyn FnMut(&Request) -> Answer + Send>>;
@@ -51,7 +76,7 @@ impl WebServer {
     pub fn start(bytes: Vec<u8>, plan: impl FnMut(&Request) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let (bytes, plan) = (Arc::new(bytes), Arc::new((Mutex::new(0), Mutex::new(Box::new(plan) as _))));
+        let (bytes, plan) = (Arc::new(bytes), Arc::new((Requests::default(), Mutex::new(Box::new(plan) as _))));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (bytes, plan) = (bytes.clone(), plan.clone());
@@ -68,7 +93,7 @@ impl WebServer {
     }
 }
 
-fn serve(stream: &TcpStream, bytes: &[u8], requests: &Mutex<u64>, plan: &Plan) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, bytes: &[u8], requests: &Requests, plan: &Plan) -> std::io::Result<()> {
     let (mut lines, mut out) = (BufReader::new(stream).lines(), stream);
     loop {
         let Some(first) = lines.next().transpose()? else { return Ok(()) };
@@ -82,12 +107,7 @@ fn serve(stream: &TcpStream, bytes: &[u8], requests: &Mutex<u64>, plan: &Plan) -
         let range = headers.get("range").and_then(|range| range.strip_prefix("bytes=")).expect("a range");
         let (start, last) = range.split_once('-').expect("two ends");
         let range = start.parse().expect("a number")..last.parse::<u64>().expect("a number") + 1;
-        let number = {
-            let mut requests = requests.lock().expect("no panic");
-            *requests += 1;
-            *requests - 1
-        };
-        let request = Request { number, range, if_match: headers.remove("if-match") };
+        let request = Request { number: requests.next(), range, if_match: headers.remove("if-match") };
         let answer = plan.lock().expect("no panic")(&request);
         let mut body = bytes[request.range.start as usize..request.range.end as usize].to_vec();
         let mut tag = TAG;
@@ -96,6 +116,7 @@ fn serve(stream: &TcpStream, bytes: &[u8], requests: &Mutex<u64>, plan: &Plan) -
             Answer::Range => {}
             Answer::Damaged(at) => body[at] ^= 0xff,
             Answer::Late(by) => std::thread::sleep(by),
+            Answer::After(count) => requests.wait_for(count),
             Answer::Replaced(other) => tag = other,
             Answer::Cut(at) => sent = at.min(sent),
             Answer::Status(status, more) => {

@@ -22,7 +22,7 @@ impl Hooks for Latent {
     fn reads(&self, _index: u64) {}
 
     fn fetch_depth(&self) -> FetchDepth {
-        FetchDepth { threads: 2, samples: 2, join_gap: None }
+        FetchDepth { threads: 2, samples: 2, join_gap: None, at_once: None }
     }
 }
 

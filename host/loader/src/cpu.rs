@@ -83,8 +83,13 @@ impl Desk {
 
     /// Publishes what the thread begins to do.
     pub fn begin(&self, activity: Activity, id: BatchId, sample_id: u64) {
+        self.begin_at(activity, id, sample_id, Instant::now());
+    }
+
+    /// Publishes what the thread has done `since` then.
+    pub fn begin_at(&self, activity: Activity, id: BatchId, sample_id: u64, since: Instant) {
         self.sample_id.store(sample_id, Ordering::Relaxed);
-        self.set_work(Some(DeskWork { activity, id, since: Instant::now() }));
+        self.set_work(Some(DeskWork { activity, id, since }));
     }
 
     /// Publishes that the thread waits for work.
@@ -114,7 +119,7 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
         };
         if let Some(taken) = taken {
             let (rows, start) = (taken.range(), Instant::now());
-            desk.begin(Activity::Preparing, job.id, job.sample_ids[rows.start]);
+            desk.begin(Activity::Preparing, job.id, job.sample_ids.of(rows.start));
             prepare_rows(engine, &mut preparer, &job, taken, &mut samples, desk);
             let busy = start.elapsed();
             length.took(rows.len(), busy);
@@ -202,7 +207,7 @@ fn prepare_rows(
         if engine.is_stopped() {
             return None;
         }
-        let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
+        let (sample_id, next) = (job.sample_ids.of(number), job.sample_ids.get(number + 1));
         desk.sample_id.store(sample_id, Ordering::Relaxed);
         let prepared =
             preparer.prepare(engine, (job.id.epoch, images), sample_id, next, fetched.get_mut(number - first), row);

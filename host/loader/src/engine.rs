@@ -34,10 +34,11 @@ use crate::bucket::Bucket;
 use crate::corrupt::CorruptCount;
 use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
 use crate::error::LoaderError;
-use crate::fetch::{AheadBounds, FetchAhead, Fetching};
+use crate::fetch::{FetchOptions, FetchPlan, Fetching, Samples};
 use crate::fidelity::RunFidelity;
 use crate::finishing::Finishing;
 use crate::mixing::{BatchMix, Mixing};
+use crate::moved::Moved;
 use crate::order::{EpochCut, Orders, Walks};
 use crate::plan::PlanRecord;
 use crate::recorder::{Delivered, Recorder};
@@ -49,7 +50,7 @@ use ddlp_csd::memory;
 use ddlp_csd::prepare::EpochContext;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Ahead, Dataset, FetchDepth, FetchedSample, ImageSize, SampleFields};
+use ddlp_dataset::{Ahead, Dataset, FetchedSample, ImageSize, SampleFields};
 use ddlp_pixels::Functions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -82,6 +83,8 @@ pub(crate) struct RunTask {
     pub epochs: u32,
     /// Distinct corrupt samples of an epoch that the run tolerates.
     pub max_corrupt: u64,
+    /// What the options say about fetching from a store.
+    pub fetch: FetchOptions,
 }
 
 /// A batch that waits for delivery.
@@ -157,6 +160,10 @@ pub(crate) struct Core {
     /// Memory for samples to fetch, and how many are kept.
     spare: Vec<FetchedSample>,
     spare_max: usize,
+    /// Requests that the store has pushed back, as far as the fetch stage knows.
+    pushed_back: u64,
+    /// Samples that may be in flight, if there is a bound; kept after the end of the run.
+    fetch_depth: Option<usize>,
     pub plan: PlanRecord,
     /// The batch that was delivered last.
     last: Option<Delivered>,
@@ -166,6 +173,12 @@ pub(crate) struct Core {
     pub consumer_waits: bool,
     announced: Announced,
     orders: Orders,
+    /// Samples of the batches that exchange some, from their first claim to their delivery.
+    exchanging: HashMap<BatchId, Samples>,
+    /// Samples that moved up to the batch that was delivered last.
+    pub moved: Moved,
+    /// The same up to the batch before it.
+    pub moved_before: Moved,
     corrupt: CorruptCount,
     /// Error that ends the run and belongs to no batch.
     failure: Option<LoaderError>,
@@ -190,8 +203,8 @@ pub(crate) struct Engine {
     /// The CPU prong may have work.
     work: Arc<Signal>,
     /// There may be a sample to fetch.
-    fetch: Signal,
-    fetch_depth: FetchDepth,
+    fetch: Arc<Signal>,
+    fetch_plan: FetchPlan,
     /// Whether the run was ended for good.
     stop: AtomicBool,
     /// Whether the threads end but keep their drives, since the run goes on at another position.
@@ -217,7 +230,7 @@ impl Engine {
         make: Option<Arc<MakeTarget>>,
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Signal::default());
-        let fetch_depth = task.dataset.fetch_depth();
+        let fetch_plan = task.fetch_plan();
         let bytes = buffer_bytes(&task.cut, &task.buckets);
         let table = task.buckets[0].images.finishing().map(|finishing| finishing.table.clone()).unwrap_or_default();
         let need = BufferNeed { count: buffers, bytes, table, returned: BufferReturned::new(work.clone()) };
@@ -233,8 +246,8 @@ impl Engine {
             task,
             delivery: Condvar::new(),
             work,
-            fetch: Signal::default(),
-            fetch_depth,
+            fetch: Arc::default(),
+            fetch_plan,
             stop: AtomicBool::new(false),
             keeps_drives: AtomicBool::new(false),
             memory: MemoryPeak::new(),
@@ -289,9 +302,9 @@ impl Engine {
         self.keeps_drives.load(Ordering::Acquire) && !self.stop.load(Ordering::Acquire)
     }
 
-    /// Begins again with another schedule, when no thread is left. The figures and the plan go on. A run that was
-    /// stopped for good, or whose drive was refused, still ends at the next request.
-    pub fn restart(&self, schedule: Schedule) {
+    /// Begins again with another schedule, and samples that moved before, when no thread is left. The figures and the
+    /// plan go on. A run that was stopped for good, or whose drive was refused, still ends at the next request.
+    pub fn restart(&self, schedule: Schedule, moved: Moved) {
         let mut core = self.lock();
         let unused = Recorder::new(Report::default(), Vec::new());
         let mut recorder = mem::replace(&mut core.recorder, unused);
@@ -299,7 +312,7 @@ impl Engine {
         let (failure, mut plan) = (core.failure.take(), mem::take(&mut core.plan));
         let silence = mem::take(&mut core.silence);
         plan.moved();
-        let new = Core { failure, plan, silence, ..Core::new(&self.task, schedule, recorder) };
+        let new = Core { failure, plan, silence, moved, ..Core::new(&self.task, schedule, recorder) };
         let old = mem::replace(&mut *core, new);
         self.keeps_drives.store(false, Ordering::Release);
         drop(core);
@@ -385,6 +398,18 @@ impl Engine {
 }
 
 impl RunTask {
+    /// Returns among which batches of its epoch a batch may exchange samples: those of its bucket, except one that may
+    /// have a sample of another batch, too. `None` if samples come in order.
+    pub fn exchanges_among(&self, id: BatchId) -> Option<usize> {
+        let may = self.fetch.is_out_of_order() && !self.cut.may_wrap(id.batch);
+        may.then(|| self.cut.bucket(id.batch))
+    }
+
+    /// Returns how samples are fetched.
+    pub fn fetch_plan(&self) -> FetchPlan {
+        FetchPlan::new(&*self.dataset, self.fetch, self.cut.rows(), self.walks.window())
+    }
+
     /// Returns what all samples of an epoch have in common.
     pub fn epoch_context(&self, epoch: u32) -> EpochContext {
         let fidelity = self.fidelity.known(epoch).expect("an epoch begins with a known fidelity");
@@ -436,23 +461,27 @@ impl RunTask {
 
 impl Core {
     fn new(task: &RunTask, schedule: Schedule, recorder: Recorder) -> Self {
-        let depth = task.dataset.fetch_depth();
-        let bounds = AheadBounds::of(&*task.dataset, task.cut.rows());
+        let plan = task.fetch_plan();
         Self {
             schedule,
             recorder,
             ready: HashMap::new(),
             jobs: VecDeque::new(),
-            fetching: (depth.threads > 0).then(|| FetchAhead::new(bounds)),
+            fetching: plan.stage(),
             idle_fetchers: 0,
             spare: Vec::new(),
-            spare_max: depth.in_flight(),
+            spare_max: plan.spare_max,
+            pushed_back: 0,
+            fetch_depth: None,
             plan: PlanRecord::new(task.cut.batches()),
             last: None,
             taken_back: None,
             consumer_waits: false,
             announced: Announced::default(),
             orders: Orders::new(task.walks.clone(), task.cut.clone()),
+            exchanging: HashMap::new(),
+            moved: Moved::default(),
+            moved_before: Moved::default(),
             corrupt: CorruptCount::new(task.max_corrupt),
             failure: None,
             doubts: HashMap::new(),

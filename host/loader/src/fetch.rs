@@ -1,20 +1,30 @@
 //! The fetch stage: for a dataset whose reads have latency, threads of its own fetch samples before the threads of the
-//! CPU prong prepare them.
+//! CPU prong prepare them. If reads go on without a thread that waits for them, one thread has all samples in flight,
+//! each by itself.
 //!
 //! A batch is claimed when its first sample is fetched, and begins at its first row: only then does it take a buffer,
 //! and only from then on does its time count. The samples of a few batches are fetched ahead, up to a number of bytes.
 //! A batch that has begun, and the awaited batch, may each take as many bytes again. Datasets without latency have no
 //! such stage: there the threads that prepare samples read them.
 //!
-//! `ahead` has the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`); the
-//! threads that fetch are `cpu/fetching.rs`.
+//! Out of order, a sample that comes goes to the oldest batch that waits for any, which in exchange leaves a sample of
+//! its own to the batch that asked. So a late sample delays no batch but the last one of an epoch.
+//!
+//! `ahead` has the decisions, without threads, clock or I/O, and `depth` how many samples may be in flight. `Engine`
+//! carries them out (`engine/fetching.rs`); the threads that fetch are `cpu/fetching.rs`.
 
 mod ahead;
+mod depth;
+mod samples;
 
-pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket, Samples};
+pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket};
+pub(crate) use depth::Depth;
+pub(crate) use samples::Samples;
 
+use crate::options::LoaderOptions;
 use crate::order::ShuffleWindow;
 use ddlp_dataset::{Ahead, Dataset, FetchedSample};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of samples that are fetched ahead: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
@@ -25,20 +35,118 @@ const AHEAD_BATCHES: usize = 2;
 /// The fetch stage's decisions about fetched samples.
 pub(crate) type Fetching = FetchAhead<FetchedSample>;
 
-impl AheadBounds {
-    /// Returns the bounds for a dataset with batches of `rows` samples.
-    pub fn of(dataset: &dyn Dataset, rows: usize) -> Self {
-        let batches = (2 * dataset.fetch_depth().in_flight()).div_ceil(rows.max(1));
-        Self { bytes: AHEAD_BYTES, batches: batches.max(AHEAD_BATCHES) }
+/// Memory of samples that is kept for others.
+const SPARE_MAX: usize = 256;
+
+/// Which batch gets a sample that comes from a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchOrder {
+    /// The batch that asked for it.
+    #[default]
+    InOrder,
+    /// The oldest batch that waits for a sample.
+    OutOfOrder,
+}
+
+/// What the options say about fetching from a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FetchOptions {
+    order: FetchOrder,
+    /// Samples in flight; `None` if the stage finds out how many the path holds.
+    depth: Option<usize>,
+    /// Bytes of samples that are in flight or wait.
+    memory: u64,
+    ramp_up: u32,
+}
+
+impl FetchOptions {
+    /// Returns whether samples move between batches.
+    pub fn is_out_of_order(&self) -> bool {
+        self.order == FetchOrder::OutOfOrder
+    }
+
+    /// Returns what these options say.
+    pub fn of(options: &LoaderOptions) -> Self {
+        Self {
+            order: options.fetch,
+            depth: options.fetch_depth,
+            memory: options.fetch_memory,
+            ramp_up: options.ramp_up,
+        }
     }
 }
 
-/// Returns the bytes of memory that the stage may take for a dataset, and the dataset itself for the bundles of a
-/// window; 0 if the dataset needs no fetch stage.
-pub(crate) fn bytes_ahead(dataset: &dyn Dataset, window: Option<&ShuffleWindow>) -> u64 {
-    if dataset.fetch_depth().threads == 0 {
-        return 0;
-    }
-    let of_window = window.map_or(0, |window| Ahead::memory(window.lanes.count, window.bundle_bytes));
-    BOUNDS_MAX * AHEAD_BYTES + of_window.min(Ahead::BYTES_MAX)
+/// How a run fetches the samples of its dataset.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchPlan {
+    /// Threads of the stage; 0 if the dataset needs none.
+    pub threads: usize,
+    /// Most samples that are asked for together.
+    pub group: usize,
+    /// Whether the stage's only thread waits for no read, so that samples come one by one.
+    pub is_at_once: bool,
+    /// Samples whose memory is kept for others.
+    pub spare_max: usize,
+    bounds: AheadBounds,
+    depth: Depth,
+    ramp_up: u32,
+    /// Bytes that the dataset itself keeps of the bundles of a window.
+    window_bytes: u64,
 }
+
+impl FetchPlan {
+    /// Plans for a dataset with batches of `rows` samples, in a windowed order if `window` is one. There the dataset
+    /// reads extents of several samples, for which threads wait.
+    pub fn new(dataset: &dyn Dataset, options: FetchOptions, rows: usize, window: Option<&ShuffleWindow>) -> Self {
+        let of_threads = dataset.fetch_depth();
+        let batches_of = |samples: usize| (2 * samples).div_ceil(rows.max(1)).max(AHEAD_BATCHES);
+        let bytes_of =
+            |window: &ShuffleWindow| Ahead::memory(window.lanes.count, window.bundle_bytes).min(Ahead::BYTES_MAX);
+        let at_once = of_threads.at_once.filter(|_| of_threads.threads > 0 && window.is_none());
+        let Some(most) = at_once else {
+            let in_flight = of_threads.in_flight();
+            return Self {
+                threads: of_threads.threads,
+                group: of_threads.samples,
+                is_at_once: false,
+                spare_max: in_flight,
+                bounds: AheadBounds { bytes: AHEAD_BYTES, batches: batches_of(in_flight) },
+                depth: Depth::fixed(usize::MAX),
+                ramp_up: 0,
+                window_bytes: window.map_or(0, bytes_of),
+            };
+        };
+        let most = options.depth.unwrap_or(most);
+        Self {
+            threads: 1,
+            // Only neighbours in storage are asked for together.
+            group: if of_threads.join_gap.is_some() { of_threads.samples } else { 1 },
+            is_at_once: true,
+            spare_max: most.min(SPARE_MAX),
+            bounds: AheadBounds { bytes: options.memory, batches: batches_of(most) },
+            depth: options.depth.map_or_else(|| Depth::auto(most), Depth::fixed),
+            ramp_up: options.ramp_up,
+            window_bytes: 0,
+        }
+    }
+
+    /// Returns the decisions of a stage that has fetched nothing; `None` if the dataset needs no stage.
+    pub fn stage(&self) -> Option<Fetching> {
+        let stage = || FetchAhead::new(self.bounds).with_depth(self.depth.clone()).with_ramp(self.ramp_up);
+        (self.threads > 0).then(stage)
+    }
+
+    /// Returns the batches that are claimed before they begin.
+    pub fn batches_ahead(&self) -> usize {
+        if self.is_at_once { self.bounds.batches } else { 0 }
+    }
+
+    /// Returns the bytes of memory that the stage may take.
+    pub fn bytes_max(&self) -> u64 {
+        if self.threads > 0 { self.bounds.bytes.saturating_mul(BOUNDS_MAX) + self.window_bytes } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod simulation;

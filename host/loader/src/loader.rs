@@ -14,7 +14,9 @@ use crate::delivery::SlotTable;
 use crate::drive::{DriveProng, DriveSetup};
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
+use crate::fetch::{FetchOptions, FetchOrder, FetchPlan};
 use crate::metrics;
+use crate::moved::Moved;
 use crate::options::LoaderOptions;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
@@ -128,8 +130,22 @@ impl Loader {
         let drives = setup.open_drives(&builder)?;
         let LoaderBuilder { mut options, target, functions, .. } = builder;
         let (resume, replay) = (options.resume.take(), options.replay.take());
+        let moved = moved_of(resume.as_ref());
         let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
-        let window = options.window.unwrap_or(options.buffers + slots);
+        let fetch_plan = {
+            let fetching = FetchOptions::of(&options);
+            FetchPlan::new(&*setup.dataset, fetching, setup.cut.rows(), setup.walks.window())
+        };
+        if options.fetch == FetchOrder::OutOfOrder && !fetch_plan.is_at_once && setup.dataset.requests().is_none() {
+            return Err(LoaderError::Options(
+                "`fetch` is \"out-of-order\", but the dataset is not the URL of a pack in a store, so no sample comes \
+                 late: leave `fetch` out"
+                    .into(),
+            ));
+        }
+        // Samples are fetched for batches that have no buffer yet. Drives need not go as far ahead.
+        let fetched = if drives.is_empty() { fetch_plan.batches_ahead() } else { 0 };
+        let window = options.window.unwrap_or(options.buffers + slots + fetched);
         let schedule = Schedule::new(ScheduleConfig {
             strategy: options.strategy,
             batches: setup.batches,
@@ -142,7 +158,7 @@ impl Loader {
         });
         let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
         let threads = ThreadShares::of(&options).cpu;
-        let fetchers = setup.dataset.fetch_depth().threads;
+        let fetchers = fetch_plan.threads;
         let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
         let task = RunTask {
             dataset: setup.dataset.clone(),
@@ -157,10 +173,12 @@ impl Loader {
             beside: setup.beside,
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),
+            fetch: FetchOptions::of(&options),
             cut: setup.cut,
         };
         let engine = Engine::new(task, schedule, recorder, options.buffers, target.map(|target| target.make));
         let engine = Arc::new(engine.map_err(LoaderError::Delivery)?);
+        engine.lock().moved = moved;
         let waiting = (1..)
             .zip(drives)
             .map(|(prong, open)| {
@@ -406,6 +424,7 @@ impl Loader {
             fidelity.ask(state.epoch).map_err(LoaderError::Options)?;
         }
         state.check_fits(&self.fresh, self.batches, fidelity).map_err(LoaderError::State)?;
+        state.check_rank(&self.fresh, self.engine.task.cut.rank as u32).map_err(LoaderError::State)?;
         if self.is_over() {
             // After the last batch, drives may be about to end: a new loader may need their files.
             self.shut_down();
@@ -415,7 +434,7 @@ impl Loader {
         let kept = self.running.end(&self.engine);
         self.waiting.extend(kept);
         let schedule = self.engine.lock().schedule.beginning_at(state.epoch, state.delivered.clone());
-        self.engine.restart(schedule);
+        self.engine.restart(schedule, moved_of(Some(state)));
         for prong in 1..=self.slots.len() {
             let is_ready = |drive: &DriveProng| drive.number() == prong && drive.is_linked();
             if !self.waiting.iter().any(is_ready) {
@@ -477,6 +496,12 @@ impl Stopper {
     pub fn stop(&self) {
         self.engine.stop();
     }
+}
+
+/// Returns the samples that moved before a position.
+fn moved_of(state: Option<&LoaderState>) -> Moved {
+    let moved = state.and_then(|state| Some((state.epoch, state.moved.as_ref()?)));
+    moved.map(|(epoch, moved)| Moved::of(epoch, moved)).unwrap_or_default()
 }
 
 #[cfg(test)]

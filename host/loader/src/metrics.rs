@@ -42,6 +42,22 @@ impl Figures for RunFigures {
         page.gauge("run_free_buffers", "Buffers without a batch", &[("", now.free_buffers as f64)])?;
         page.gauge("run_waits", "1 while the consumer waits for a batch, else 0", &[("", now.waits.into())])?;
         page.gauge("run_peak_memory_bytes", "Most memory allocated", &[("", report.peak_memory_mb * 1e6)])?;
+        if let Some(store) = report.requests {
+            page.counter("store_requests", "Requests answered by the store", &[("", store.answered as f64)])?;
+            page.counter("store_bytes", "Bytes of the store's answers", &[("", store.mb * 1e6)])?;
+            page.counter("store_retries", "Requests made again", &[("", store.retries as f64)])?;
+            page.counter(
+                "store_pushed_back",
+                "Requests for which the store was busy",
+                &[("", store.pushed_back as f64)],
+            )?;
+            page.gauge("store_in_flight", "Requests in flight", &[("", store.in_flight as f64)])?;
+            let depth = store.depth.map_or(f64::INFINITY, |depth| depth as f64);
+            page.gauge("store_depth", "Samples that may be in flight", &[("", depth)])?;
+            let latencies = [store.half_within_ms, store.most_within_ms].map(|ms| ms.map_or(f64::NAN, |ms| ms / 1e3));
+            page.gauge("store_half_within_seconds", "Time in which half of the answers came", &[("", latencies[0])])?;
+            page.gauge("store_most_within_seconds", "Time in which 99 of 100 came", &[("", latencies[1])])?;
+        }
         page.counter("prong_images", "Images delivered, by prong", &by_prong(|prong| prong.images as f64))?;
         page.counter("prong_prepared", "Images prepared, by prong", &by_prong(|prong| prong.prepared as f64))?;
         page.gauge("prong_in_work", "Batches in work, by prong", &by_prong(|prong| prong.outstanding as f64))?;

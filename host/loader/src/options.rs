@@ -14,6 +14,7 @@ mod table;
 
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
+use crate::fetch::FetchOrder;
 use crate::max_corrupt::MaxCorrupt;
 use crate::opening::drive_address;
 use crate::schedule::Strategy;
@@ -64,6 +65,7 @@ impl LoaderOptions {
                  least {world}"
             )));
         }
+        self.check_fetch()?;
         self.check_images()?;
         self.shapes()?;
         for (at, drive) in named.iter().enumerate() {
@@ -99,6 +101,27 @@ impl LoaderOptions {
                     )));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Checks what goes with samples out of order.
+    fn check_fetch(&self) -> Result<(), LoaderError> {
+        if self.fetch == FetchOrder::InOrder {
+            return Ok(());
+        }
+        let refused = |what: &str| {
+            let message = format!("`fetch` is \"out-of-order\", which does not go with {what}");
+            Err(LoaderError::Options(message))
+        };
+        if !self.drives_taking_part().is_empty() {
+            return refused("drives: leave `drives` empty, or set `strategy` to \"cpu\"");
+        }
+        if self.views > 1 {
+            return refused("several `views` of a sample: set `views` to 1");
+        }
+        if self.replay.is_some() {
+            return refused("`replay`: a plan names batches, but not their samples");
         }
         Ok(())
     }

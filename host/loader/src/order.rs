@@ -125,6 +125,12 @@ impl EpochCut {
         }
     }
 
+    /// Returns whether a batch may have samples that another batch of its epoch has, too, or fewer than others.
+    pub fn may_wrap(&self, batch: u32) -> bool {
+        let (Section { samples, .. }, number) = self.section(batch);
+        (number + 1) * self.batch > samples
+    }
+
     /// Returns the number of samples of an epoch that this rank gets.
     pub fn samples_of_rank(&self) -> u64 {
         (0..self.batches() as u32).map(|batch| self.share(batch).count() as u64).sum()

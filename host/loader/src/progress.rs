@@ -1,8 +1,9 @@
 //! The progress, position and figures of a run, seen from any thread.
 
 use crate::delivery::SlotTable;
-use crate::engine::Engine;
+use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
+use crate::moved::MovedSamples;
 use crate::report::Report;
 use crate::state::LoaderState;
 use ddlp_dataset::Silence;
@@ -93,10 +94,13 @@ impl ProgressHandle {
             ..self.fresh.clone()
         }
         .with_fidelity(fidelity);
-        match core.taken_back {
-            Some(id) => state.without(id.epoch, id.batch, self.batches),
-            None => state,
-        }
+        let (state, moved) = match core.taken_back {
+            Some(id) => (state.without(id.epoch, id.batch, self.batches), &core.moved_before),
+            None => (state, &core.moved),
+        };
+        let pairs = moved.pairs(state.epoch);
+        let is_moved = !pairs.is_empty() || (self.engine.task.fetch.is_out_of_order() && !state.delivered.is_empty());
+        state.with_moved(is_moved.then(|| MovedSamples { rank: self.engine.task.cut.rank as u32, pairs }))
     }
 
     /// Checks that the run can go on at a state, as [`Loader::go_to`](crate::Loader::go_to) does before it moves.
@@ -105,7 +109,9 @@ impl ProgressHandle {
     ///
     /// [`LoaderError::State`] if the state is of another run.
     pub fn check(&self, state: &LoaderState) -> Result<(), LoaderError> {
-        state.check_fits(&self.fresh, self.batches, &self.engine.task.fidelity).map_err(LoaderError::State)
+        let RunTask { fidelity, cut, .. } = &self.engine.task;
+        let fits = state.check_fits(&self.fresh, self.batches, fidelity);
+        fits.and_then(|()| state.check_rank(&self.fresh, cut.rank as u32)).map_err(LoaderError::State)
     }
 
     /// Returns the figures of the run up to now.
@@ -117,6 +123,7 @@ impl ProgressHandle {
         let (mb, is_pack) = (|bytes: u64| bytes as f64 / 1e6, self.engine.task.dataset.kind() == "pack");
         (report.read_mb, report.read_samples_mb) = (mb(read.bytes), mb(read.sample_bytes));
         report.read_blocks_mb = is_pack.then(|| mb(read.block_bytes));
+        report.requests = self.engine.requests();
         report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report
     }

@@ -56,6 +56,9 @@ pub struct Report {
     pub read_blocks_mb: Option<f64>,
     /// All bytes of these samples, in 10⁶ bytes: what reading each as a whole would have taken. A crop may need less.
     pub read_samples_mb: f64,
+    /// Requests to the store that holds the dataset, since it was opened; absent if it lies in no store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestReport>,
     /// Batch m at which the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.
@@ -86,6 +89,27 @@ pub struct Report {
     pub epochs: Vec<EpochReport>,
     /// The time line of work and deliveries.
     pub timeline: Timeline,
+}
+
+/// Requests to a store.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct RequestReport {
+    /// Requests that were answered with their bytes.
+    pub answered: u64,
+    /// Bytes of these answers, in 10⁶ bytes.
+    pub mb: f64,
+    /// Time within which half of the answers came, in milliseconds, rounded up to a power of two.
+    pub half_within_ms: Option<f64>,
+    /// Time within which 99 of 100 answers came, likewise.
+    pub most_within_ms: Option<f64>,
+    /// Requests that failed and were made again.
+    pub retries: u64,
+    /// Part of `retries` that the store could not answer in time, or refused since it was busy.
+    pub pushed_back: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Samples that may be in flight now, if there is a bound.
+    pub depth: Option<usize>,
 }
 
 /// One prong's part.

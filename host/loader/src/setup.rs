@@ -10,7 +10,7 @@ use crate::delivery::SlotTable;
 use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
 use crate::error::{DriveError, LoaderError};
-use crate::fetch;
+use crate::fetch::{FetchOptions, FetchPlan};
 use crate::fidelity::{Fidelities, RunFidelity};
 use crate::memory_need::MemoryNeed;
 use crate::mixing::Mixing;
@@ -170,6 +170,7 @@ impl RunSetup {
             world: options.world_size,
             epoch: 0,
             delivered: Vec::new(),
+            moved: None,
         }
         .with_fidelity(fidelity.recorded());
         let expected = Expected {
@@ -229,12 +230,13 @@ impl RunSetup {
             let bytes = (mixing.label().bytes() as u64).saturating_mul((options.buffers * self.cut.rows()) as u64);
             need.add(bytes, "labels of one number for each class".into());
         }
-        let threads = ThreadShares::of(options).cpu + self.dataset.fetch_depth().threads;
+        let fetching = FetchPlan::new(&*self.dataset, FetchOptions::of(options), self.cut.rows(), self.walks.window());
+        let threads = ThreadShares::of(options).cpu + fetching.threads;
         match memory::threads_bytes(threads) {
             0 => {}
             bytes => need.add(bytes, counted(threads as u64, "thread")),
         }
-        match fetch::bytes_ahead(&*self.dataset, self.walks.window()) {
+        match fetching.bytes_max() {
             0 => {}
             bytes => need.add(bytes, "samples that are fetched ahead".into()),
         }
@@ -265,6 +267,7 @@ impl RunSetup {
                 self.fidelity.ask(state.epoch).map_err(LoaderError::Options)?;
             }
             state.check_fits(&self.fresh, self.batches, &self.fidelity).map_err(LoaderError::State)?;
+            state.check_rank(&self.fresh, builder.options.rank).map_err(LoaderError::State)?;
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &builder.options.replay {

@@ -4,6 +4,7 @@
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
 use crate::fidelity::{Fidelities, RunFidelity};
+use crate::moved::MovedSamples;
 use crate::order::{ChoiceRecord, LastBatch, Portion, described};
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
@@ -66,6 +67,9 @@ pub struct LoaderState {
     pub epoch: u32,
     /// Batches of that epoch that were delivered, in ascending order.
     pub delivered: Vec<u32>,
+    /// Samples that moved between the batches of that epoch; `None` if they come in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<MovedSamples>,
 }
 
 /// Returns `true`: states of earlier builds do not record `shuffle`, and all of them shuffle.
@@ -77,13 +81,15 @@ fn shuffled() -> bool {
 pub const STATE_VERSION: u32 = 2;
 /// Version of a [`LoaderState`] with options that earlier builds would pass over.
 pub const LATER_STATE_VERSION: u32 = 3;
+/// Version of a [`LoaderState`] in the middle of an epoch whose samples come out of order.
+pub const MOVED_STATE_VERSION: u32 = 4;
 
 /// Why a run cannot resume from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// Another version of the format.
-    #[error("the state has version {0}, and this program reads the versions {STATE_VERSION} and {LATER_STATE_VERSION}")]
+    #[error("the state has version {0}, and this program reads the versions {STATE_VERSION} to {MOVED_STATE_VERSION}")]
     Version(u32),
     /// Taken from another run.
     #[error("the state was saved with {}: a run resumes only with the options that it began with", listed(.0))]
@@ -107,6 +113,22 @@ pub enum StateError {
     Batches {
         /// The epoch.
         epoch: u32,
+    },
+    /// Samples came out of order, and each rank has moved other ones.
+    #[error(
+        "the samples of the run came out of order, so rank {rank} of {world} cannot resume in the middle of an epoch \
+         from the state of rank {saved} of {saved_world}: resume each rank from its own state, or all at the end of an \
+         epoch"
+    )]
+    Moved {
+        /// Rank of the state.
+        saved: u32,
+        /// Number of ranks then.
+        saved_world: u32,
+        /// Rank now.
+        rank: u32,
+        /// Number of ranks now.
+        world: u32,
     },
     /// Ranks were at different places, so another number of ranks cannot resume.
     #[error(
@@ -161,6 +183,23 @@ impl LoaderState {
         Self { version, fidelity, ..self }
     }
 
+    /// Returns the state with the samples that moved, in the version that they need.
+    pub(crate) fn with_moved(self, moved: Option<MovedSamples>) -> Self {
+        let version = if moved.is_some() { MOVED_STATE_VERSION } else { self.version };
+        Self { version, moved, ..self }
+    }
+
+    /// Checks that this rank of a run that would save `fresh` at its start can go on from this state.
+    pub(crate) fn check_rank(&self, fresh: &Self, rank: u32) -> Result<(), StateError> {
+        match &self.moved {
+            Some(moved) if moved.rank != rank || self.world != fresh.world => {
+                let (saved, saved_world, world) = (moved.rank, self.world, fresh.world);
+                Err(StateError::Moved { saved, saved_world, rank, world })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the position without the batch that was delivered last, batch `batch` of `epoch`, which has `batches`
     /// batches.
     pub fn without(mut self, epoch: u32, batch: u32, batches: u32) -> Self {
@@ -175,7 +214,7 @@ impl LoaderState {
     /// Checks that a run that would save `fresh` at its start, and that reads with these fidelities, can resume from
     /// this state. Another fidelity may begin with an epoch.
     pub(crate) fn check_fits(&self, fresh: &Self, batches: u32, fidelity: &RunFidelity) -> Result<(), StateError> {
-        if ![STATE_VERSION, LATER_STATE_VERSION].contains(&self.version) {
+        if !(STATE_VERSION..=MOVED_STATE_VERSION).contains(&self.version) {
             return Err(StateError::Version(self.version));
         }
         if self.dataset != fresh.dataset {

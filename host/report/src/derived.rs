@@ -1,7 +1,7 @@
 //! Facts that follow from a report, as the page, the summary and the JSON report state them.
 
 use crate::text;
-use ddlp_host::report::Report;
+use ddlp_host::report::{Report, RequestReport};
 
 /// Counts the faults, without the recoveries.
 pub fn fault_count(report: &Report) -> usize {
@@ -25,9 +25,20 @@ pub fn host_memory(report: &Report) -> String {
     }
 }
 
-/// Describes how many bytes of samples the host's CPU prong read; `None` if the prong read nothing.
+/// Describes how many bytes of samples the host's CPU prong read, and by which requests; `None` if the prong read
+/// nothing.
 pub fn host_read(report: &Report) -> Option<String> {
-    (report.read_mb > 0.0).then(|| read_text(report.read_mb, report.read_blocks_mb, report.read_samples_mb))
+    let read = || read_text(report.read_mb, report.read_blocks_mb, report.read_samples_mb);
+    let requests = || report.requests.as_ref().map(requests_text).unwrap_or_default();
+    (report.read_mb > 0.0).then(|| format!("{}{}", read(), requests()))
+}
+
+fn requests_text(requests: &RequestReport) -> String {
+    let within = |share: &str, ms: Option<f64>| ms.map(|ms| format!(", {share} within {ms:.0} ms")).unwrap_or_default();
+    let RequestReport { answered, half_within_ms, most_within_ms, retries, .. } = *requests;
+    let (half, most) = (within("half", half_within_ms), within("99 %", most_within_ms));
+    let again = if retries > 0 { format!(", {retries} made again") } else { String::new() };
+    format!("; {answered} requests{half}{most}{again}")
 }
 
 /// Describes how many bytes of samples were read, and their share of all bytes of these samples. All arguments are in

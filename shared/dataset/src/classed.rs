@@ -9,7 +9,7 @@
 use crate::label_text::LabelTexts;
 use crate::{
     Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
@@ -239,6 +239,14 @@ impl Dataset for Classed {
 
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         self.dataset.read_many(reads)
+    }
+
+    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        self.dataset.start_reads(reads)
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        self.dataset.requests()
     }
 
     fn fetch_depth(&self) -> FetchDepth {

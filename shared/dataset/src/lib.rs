@@ -38,6 +38,7 @@ mod label_text;
 mod parallel;
 mod patience;
 mod reads;
+mod requests;
 mod rereading;
 mod resident;
 mod sample;
@@ -49,6 +50,7 @@ mod sources;
 mod stamp;
 mod table;
 mod text_file;
+mod waiting;
 
 pub use bundles::{Ahead, Bundles};
 pub use classed::{Classed, ClassesError};
@@ -61,6 +63,7 @@ pub use inputs::{destination, is_input};
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use reads::Reads;
+pub use requests::Requests;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{Identity, Location, Stored, beginning_of, beginnings};
 pub use sample_reader::{
@@ -68,12 +71,14 @@ pub use sample_reader::{
 };
 pub use silence::{Silence, Silences};
 pub use sources::*;
+pub use waiting::wait_for;
 
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::pin::Pin;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
 pub(crate) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
@@ -100,13 +105,19 @@ pub struct FetchDepth {
     /// Most bytes between two extents that one read gets together, since a second read would cost more than these
     /// bytes. `None` if the extents of different samples do not count from one place, such as the beginning of a pack.
     pub join_gap: Option<u64>,
+    /// Most samples that one thread can have in flight, if reads go on without a thread that waits for them
+    /// ([`Dataset::start_reads`]). `None` if each read needs a thread.
+    pub at_once: Option<usize>,
 }
+
+/// Reads that are being made.
+pub type Reading<'r, E> = Pin<Box<dyn Future<Output = Result<(), E>> + Send + 'r>>;
 
 impl FetchDepth {
     /// The depth of a dataset whose reads have no latency: no threads.
-    pub const NONE: Self = Self { threads: 0, samples: 0, join_gap: None };
+    pub const NONE: Self = Self { threads: 0, samples: 0, join_gap: None, at_once: None };
 
-    /// Returns the number of samples that are fetched at the same time.
+    /// Returns the number of samples that threads fetch at the same time.
     pub fn in_flight(self) -> usize {
         self.threads * self.samples
     }
@@ -224,6 +235,21 @@ pub trait Dataset: Send + Sync {
         reads.iter_mut().try_for_each(|read| {
             self.read_within(read.index, read.header, read.offset, read.memory, read.place.clone())
         })
+    }
+
+    /// Begins the reads of [`read_many`](Self::read_many). A source whose reads need no thread that waits makes them
+    /// while the future is pending; any other source makes them when the future is polled for the first time.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_many`](Self::read_many).
+    fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        Box::pin(async move { self.read_many(&mut reads) })
+    }
+
+    /// Returns the requests to a store so far; `None` if the dataset lies in no store.
+    fn requests(&self) -> Option<Requests> {
+        None
     }
 
     /// Returns how a run should fetch samples, if reads have latency; [`FetchDepth::NONE`] if the threads that prepare

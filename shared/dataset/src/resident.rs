@@ -11,7 +11,7 @@
 use crate::forms::StoredForm;
 use crate::{
     Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
@@ -245,6 +245,14 @@ impl Dataset for Resident {
 
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         self.dataset.read_many(reads)
+    }
+
+    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        self.dataset.start_reads(reads)
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        self.dataset.requests()
     }
 
     /// No depth: almost all samples lie in memory, and the threads that prepare them read a group now and then.

@@ -37,7 +37,7 @@ struct Store {
 impl Default for Store {
     fn default() -> Self {
         Self {
-            depth: FetchDepth { threads: READS, samples: 1, join_gap: None },
+            depth: FetchDepth { threads: READS, samples: 1, join_gap: None, at_once: None },
             reads: Mutex::default(),
             in_flight: Mutex::default(),
             came: Condvar::default(),
@@ -118,7 +118,7 @@ fn a_sample_that_cannot_be_fetched_is_judged_as_in_a_file() {
         (Fault::Corrupt, CorruptPolicy::Replace),
     ] {
         for (threads, samples, join_gap) in [(3, 1, None), (2, 4, None), (2, 4, Some(4095))] {
-            let depth = FetchDepth { threads, samples, join_gap };
+            let depth = FetchDepth { threads, samples, join_gap, at_once: None };
             let store = store(&photos, Store { fault: Some((7, fault)), depth, ..Store::default() });
             let run = Run::of(run_of(&photos, &store).with(|o| o.policy = policy));
             let skipped = u64::from(policy == CorruptPolicy::Skip);

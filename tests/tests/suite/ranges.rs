@@ -2,7 +2,9 @@
 
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
-use ddlp_host::{Fidelity, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_host::{
+    FetchOrder, Fidelity, Host, LoaderBuilder, LoaderError, LoaderOptions, LoaderState, Strategy, open_dataset,
+};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::certificates;
 use ddlp_tests::photos::Photos;
@@ -10,6 +12,7 @@ use ddlp_tests::runs::{Run, chain, loader};
 use ddlp_tests::web::{Answer, Request, TAG, WebServer};
 use std::fs;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,6 +134,156 @@ fn what_may_pass_is_asked_for_again_and_changes_nothing() {
         });
         assert_eq!(run.ordered_digest, expected, "{what}");
         run.assert_exactly_once(2, SAMPLES.into());
+    }
+}
+
+/// Returns the bytes of the pack in which samples lie.
+fn data_of(photos: &Photos) -> Range<u64> {
+    let pack = ddlp_dataset::pack::Pack::open(&photos.pack()).unwrap();
+    let layout = pack.layout();
+    layout.data_offset..layout.data_offset + layout.data_bytes
+}
+
+#[test]
+fn a_late_sample_keeps_no_other_one_from_being_asked_for() {
+    let photos = photos();
+    let data = data_of(&photos);
+    let mut is_held = false;
+    // The first sample is answered when 30 others have been asked for, 7 at a time.
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), move |request| {
+        if is_held || !data.contains(&request.range.start) {
+            return Answer::Range;
+        }
+        is_held = true;
+        Answer::After(request.number + 30)
+    });
+    let run = Run::of(over(&server.url()).with(|o| o.fetch_depth = Some(8)));
+    assert_eq!(run.ordered_digest, Run::of(over(photos.pack().to_str().unwrap())).ordered_digest);
+    let requests = run.report.requests.expect("requests to a store");
+    assert_eq!((requests.retries, requests.in_flight, requests.depth), (0, 0, Some(8)), "{requests:?}");
+    assert!(requests.answered >= 2 * u64::from(SAMPLES) && requests.most_within_ms >= requests.half_within_ms);
+}
+
+fn out_of_order(o: &mut LoaderOptions) {
+    (o.fetch, o.fetch_depth) = (FetchOrder::OutOfOrder, Some(16));
+}
+
+#[test]
+fn out_of_order_a_late_sample_goes_to_a_later_batch() {
+    let photos = photos();
+    let data = data_of(&photos);
+    let mut is_held = false;
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), move |request| {
+        if is_held || !data.contains(&request.range.start) {
+            return Answer::Range;
+        }
+        is_held = true;
+        Answer::After(request.number + 36)
+    });
+    let (in_order, run) =
+        (Run::of(over(photos.pack().to_str().unwrap())), Run::of(over(&server.url()).with(out_of_order)));
+    run.assert_exactly_once(2, SAMPLES.into());
+    assert_eq!(run.digest, in_order.digest);
+    let held = in_order.batches[0].iter().find(|id| !run.batches[0].contains(id));
+    assert!(held.is_some(), "the first batch does not wait for the held sample");
+    assert_eq!(run.report.requests.expect("requests to a store").retries, 0);
+    assert!(run.plan.epochs.is_empty(), "a plan does not name samples");
+}
+
+#[test]
+fn a_run_out_of_order_goes_on_from_its_state_in_any_order() {
+    let photos = photos();
+    let late = |request: &Request| match request.number % 5 {
+        0 => Answer::Late(Duration::from_millis(40)),
+        _ => Answer::Range,
+    };
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), late);
+    for goes_on in [out_of_order, |_: &mut LoaderOptions| ()] {
+        let mut loader = over(&server.url()).with(out_of_order).build().unwrap();
+        let mut counts = std::collections::BTreeMap::<(u32, u64), u32>::new();
+        let mut count = |batch: &ddlp_host::Batch| {
+            for &id in batch.requested_ids() {
+                *counts.entry((batch.epoch(), id)).or_default() += 1;
+            }
+        };
+        (0..3).for_each(|_| count(&loader.next().unwrap().unwrap()));
+        let state = loader.state();
+        assert_eq!((state.version, state.moved.as_ref().map(|moved| moved.rank)), (4, Some(0)));
+        drop(loader);
+        let other = LoaderState { world: 2, ..state.clone() };
+        let resumed = |state| over(&server.url()).with(goes_on).with(|o| o.resume = Some(state)).build();
+        let error = chain(&resumed(other).map(drop).unwrap_err());
+        assert!(error.contains("from its own state"), "{error}");
+        for batch in resumed(state).unwrap() {
+            count(&batch.unwrap());
+        }
+        assert!(counts.len() == 2 * SAMPLES as usize && counts.values().all(|&count| count == 1), "{counts:?}");
+    }
+}
+
+#[test]
+fn out_of_order_does_not_go_with_what_names_batches() {
+    let photos = photos();
+    let refused = |change: fn(&mut LoaderOptions)| {
+        let builder = loader(&photos.pack()).with(out_of_order).with(change);
+        chain(&builder.build().map(drop).unwrap_err())
+    };
+    for (change, part) in [
+        ((|o| o.drives = Some(vec![ddlp_host::DriveSpec::Auto])) as fn(&mut LoaderOptions), "drives"),
+        (|o| o.views = 2, "`views`"),
+        (|o| o.replay = Some(ddlp_host::Plan::default()), "`replay`"),
+        (|_| (), "not the URL of a pack in a store"),
+    ] {
+        let said = refused(change);
+        assert!(said.contains("`fetch`") && said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn small_neighbours_are_asked_for_together_and_little_memory_is_enough() {
+    let photos = Photos::with_sizes(SAMPLES, |_| (64, 64));
+    let place = |o: &mut LoaderOptions| (o.shuffle, o.fetch_memory, o.ramp_up) = (false, 1 << 20, 2);
+    let file = Run::of(over(photos.pack().to_str().unwrap()).with(place));
+    let server = WebServer::start(fs::read(photos.pack()).unwrap(), |_| Answer::Range);
+    let run = Run::of(over(&server.url()).with(place));
+    assert_eq!(run.ordered_digest, file.ordered_digest);
+    let requests = run.report.requests.expect("requests to a store");
+    assert!(requests.answered < 2 * u64::from(SAMPLES), "{requests:?}");
+}
+
+#[test]
+fn a_busy_store_is_asked_for_less_at_a_time() {
+    let photos = photos();
+    let run = served(&photos, |request| match request.number % 2 {
+        1 => Answer::Status("503 Slow Down", ""),
+        _ => Answer::Range,
+    });
+    run.assert_exactly_once(2, SAMPLES.into());
+    let requests = run.report.requests.expect("requests to a store");
+    assert!(requests.pushed_back > 0 && requests.pushed_back == requests.retries, "{requests:?}");
+    assert!(requests.depth.is_some_and(|depth| depth < 16), "{requests:?}");
+}
+
+#[test]
+fn tasks_of_tokio_open_read_and_drop_a_dataset() {
+    let photos = photos();
+    let expected = Run::of(over(photos.pack().to_str().unwrap())).ordered_digest;
+    let builders = [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()];
+    for mut builder in builders {
+        let server = WebServer::start(fs::read(photos.pack()).unwrap(), |_| Answer::Range);
+        let digest = builder.enable_all().build().unwrap().block_on(async {
+            // More reads than a task of tokio may make before it has to wait.
+            let dataset = open_dataset(Path::new(&server.url()), &Host::system()).unwrap();
+            let (mut buf, mut read) = (Vec::new(), 0);
+            for index in (0..SAMPLES.into()).cycle().take(300) {
+                dataset.sample(index, &mut buf).unwrap();
+                read += 1;
+            }
+            drop(dataset);
+            assert_eq!(read, 300);
+            Run::of(over(&server.url())).ordered_digest
+        });
+        assert_eq!(digest, expected);
     }
 }
 

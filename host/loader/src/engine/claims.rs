@@ -89,7 +89,7 @@ impl Engine {
     /// the run ends is ready.
     pub(super) fn samples_of_claim(&self, core: &mut Core, id: BatchId) -> Option<Samples> {
         let refused = match core.sample_ids(id) {
-            Ok(sample_ids) => return Some(sample_ids.into()),
+            Ok(sample_ids) => return Some(sample_ids.into_iter().collect()),
             Err(source) => LoaderError::of_order(source),
         };
         core.executed(CPU, id);
@@ -146,7 +146,9 @@ pub(super) fn wait_for_work(signal: &Signal, seen: u64, core: MutexGuard<'_, Cor
 impl Core {
     /// Returns the sample ids of this rank's share of a batch.
     fn sample_ids(&mut self, id: BatchId) -> std::io::Result<Vec<u64>> {
-        self.orders.sample_ids(id, self.schedule.current_epoch())
+        let mut sample_ids = self.orders.sample_ids(id, self.schedule.current_epoch())?;
+        self.moved.place(id, &mut sample_ids);
+        Ok(sample_ids)
     }
 
     /// Takes back the memory of samples that were prepared.

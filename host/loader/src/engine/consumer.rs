@@ -5,6 +5,7 @@ use crate::batch::{Batch, BatchField};
 use crate::bucket::Bucket;
 use crate::delivery::{BatchMemory, HostValues, SlotTable};
 use crate::error::LoaderError;
+use crate::fetch::FetchAhead;
 use crate::order::EpochOrder;
 use crate::recorder::Delivered;
 use crate::report::CorruptReport;
@@ -59,9 +60,17 @@ impl Engine {
             Ok(ready) => ready,
             Err(error) => return Some(Err(error)),
         };
+        let requested = ready.records.iter().map(|record| record.sample_id);
+        if let Err(source) = core.count_moved(id, requested) {
+            return Some(Err(LoaderError::of_order(source)));
+        }
         core.consumer_waits = false;
         core.schedule.deliver(id, prong);
-        core.plan.delivered(id, prong);
+        core.fetching.iter_mut().for_each(FetchAhead::consumed);
+        if !self.task.fetch.is_out_of_order() {
+            // A plan names batches, which would have other samples.
+            core.plan.delivered(id, prong);
+        }
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let (samples, fields) = (self.task.dataset.len(), self.task.bucket(id).fields.clone());
         let batch = Batch::new(samples, id, prong, fields, ready.records, ready.memory, ready.finishing);
@@ -265,6 +274,18 @@ impl Engine {
             };
             let core = &mut *self.lock();
             core.orders.keep(wanted, made, core.schedule.current_epoch());
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Records which samples of a batch that is delivered are not those that the order names for it.
+    fn count_moved(&mut self, id: BatchId, sample_ids: impl Iterator<Item = u64>) -> std::io::Result<()> {
+        self.moved_before = self.moved.clone();
+        if self.exchanging.remove(&id).is_some() || !self.moved.pairs(id.epoch).is_empty() {
+            let ordered = self.orders.sample_ids(id, self.schedule.current_epoch())?;
+            self.moved.delivered(id, &ordered, sample_ids);
         }
         Ok(())
     }

@@ -2,10 +2,17 @@
 
 use super::claims::wait_for_work;
 use super::{Core, CpuJob, CpuWork, Engine};
-use crate::fetch::FetchTicket;
+use crate::fetch::{FetchPlan, FetchTicket};
+use crate::report::RequestReport;
 use crate::schedule::{CPU, Room};
+use crate::signal::Signal;
 use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// Largest sample, on average, that is asked for together with its neighbours in storage, in bytes: a larger one comes
+/// as fast by a request of its own, and waits for no other one.
+const JOINED_BYTES_MAX: u64 = 32 << 10;
 
 impl Engine {
     /// Keeps what a fetch thread has fetched, and waits for the next samples for this thread: replaces the old ones in
@@ -15,25 +22,95 @@ impl Engine {
         let mut core = self.lock();
         self.keep_fetched(&mut core, group);
         loop {
-            if self.is_stopped() || core.schedule.is_done() {
+            if !self.start_fetches(&mut core, self.fetch_plan.group, group) {
                 return false;
             }
-            self.close_lost_jobs(&mut core);
-            let Core { fetching: Some(fetching), schedule, spare, .. } = &mut *core else { return false };
-            let tickets = std::iter::from_fn(|| fetching.next(schedule)).take(self.fetch_depth.samples);
-            group.extend(tickets.map(|ticket| (ticket, spare.pop().unwrap_or_default())));
             if !group.is_empty() {
                 return true;
-            }
-            if self.claim_to_fetch(&mut core) {
-                self.fetch.notify_all();
-                continue;
             }
             core.idle_fetchers += 1;
             wait_for_work(&self.fetch, seen, core);
             seen = self.fetch.seen();
             core = self.lock();
             core.idle_fetchers -= 1;
+        }
+    }
+
+    /// Returns the requests to the store that holds the dataset, if there is one.
+    pub fn requests(&self) -> Option<RequestReport> {
+        let requests = self.task.dataset.requests()?;
+        let depth = self.lock().fetch_depth;
+        Some(RequestReport {
+            answered: requests.count(),
+            mb: requests.bytes as f64 / 1e6,
+            half_within_ms: requests.latency_ms(0.5),
+            most_within_ms: requests.latency_ms(0.99),
+            retries: requests.retries,
+            pushed_back: requests.pushed_back,
+            in_flight: requests.in_flight,
+            depth,
+        })
+    }
+
+    /// Returns how samples are fetched.
+    pub fn fetch_plan(&self) -> &FetchPlan {
+        &self.fetch_plan
+    }
+
+    /// Returns the signal for which the fetch stage waits.
+    pub fn fetch_signal(&self) -> &Arc<Signal> {
+        &self.fetch
+    }
+
+    /// Keeps what has been fetched, and replaces it in `group` by the samples to ask for now, with memory for each.
+    /// Waits after the signals that were `seen` if there is nothing to do. `asked` has the times at which the samples
+    /// that have come were asked for. Returns how many samples one read may get; `None` when the run is over.
+    pub fn exchange_fetches(
+        &self,
+        seen: u64,
+        asked: &[Instant],
+        group: &mut Vec<(FetchTicket, FetchedSample)>,
+    ) -> Option<usize> {
+        let pushed_back = self.task.dataset.requests().map_or(0, |requests| requests.pushed_back);
+        let mut core = self.lock();
+        let now = core.recorder.now();
+        let is_pushed_back = std::mem::replace(&mut core.pushed_back, pushed_back) < pushed_back;
+        if let Some(fetching) = &mut core.fetching {
+            asked.iter().for_each(|asked| fetching.depth_mut().came(now, asked.elapsed().as_secs_f64()));
+            if is_pushed_back {
+                fetching.depth_mut().pushed_back(now);
+            }
+            core.fetch_depth = Some(fetching.depth_mut().limit());
+        }
+        let any_came = !group.is_empty();
+        self.keep_fetched(&mut core, group);
+        if !self.start_fetches(&mut core, usize::MAX, group) {
+            return None;
+        }
+        let is_small = core.fetching.as_ref().is_some_and(|fetching| fetching.average_bytes() <= JOINED_BYTES_MAX);
+        if group.is_empty() && !any_came {
+            core.idle_fetchers += 1;
+            wait_for_work(&self.fetch, seen, core);
+            self.lock().idle_fetchers -= 1;
+        }
+        Some(if is_small { self.fetch_plan.group } else { 1 })
+    }
+
+    /// Appends up to `most` samples to fetch now to `group`. Returns false when the run is over.
+    fn start_fetches(&self, core: &mut Core, most: usize, group: &mut Vec<(FetchTicket, FetchedSample)>) -> bool {
+        if self.is_stopped() || core.schedule.is_done() {
+            return false;
+        }
+        self.close_lost_jobs(core);
+        loop {
+            let Core { fetching: Some(fetching), schedule, spare, .. } = &mut *core else { return false };
+            let tickets = std::iter::from_fn(|| fetching.next(schedule)).take(most - group.len());
+            group.extend(tickets.map(|ticket| (ticket, spare.pop().unwrap_or_default())));
+            let is_enough = if self.fetch_plan.is_at_once { group.len() >= most } else { !group.is_empty() };
+            if is_enough || !self.claim_to_fetch(core) {
+                return true;
+            }
+            self.fetch.notify_all();
         }
     }
 
@@ -57,10 +134,14 @@ impl Engine {
         };
         let now = core.recorder.now();
         let Some(id) = core.schedule.claim_ahead(CPU, now, room) else { return false };
-        let sample_ids = self.samples_of_claim(core, id);
-        if let (Some(fetching), Some(sample_ids)) = (&mut core.fetching, sample_ids) {
-            fetching.claimed(id, sample_ids);
+        let among = self.task.exchanges_among(id);
+        // A batch that was given up keeps the samples that it has exchanged.
+        let exchanged = core.exchanging.get(&id).cloned();
+        let Some(sample_ids) = exchanged.or_else(|| self.samples_of_claim(core, id)) else { return true };
+        if among.is_some() {
+            core.exchanging.insert(id, sample_ids.clone());
         }
+        core.fetching.iter_mut().for_each(|fetching| fetching.claimed(id, sample_ids.clone(), among));
         true
     }
 

@@ -7,10 +7,10 @@
 //! is freed only after them. At most one batch of each kind has samples left to fetch, so the stage takes at most
 //! [`BOUNDS_MAX`] times the bound. A critical batch may also be claimed and begun when no other batch may.
 
+use super::{Depth, Samples};
 use crate::schedule::{BatchId, Room, Schedule};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Expected bytes of the first samples. Later ones are expected to be as large as the average.
 const FIRST_BYTES: u64 = 128 << 10;
@@ -20,9 +20,6 @@ const AVERAGED: u64 = 16;
 /// Largest memory of the stage as a multiple of the bound: one for all batches together, one for a batch that has
 /// begun, one for the awaited batch.
 pub(crate) const BOUNDS_MAX: u64 = 3;
-
-/// The samples of a batch, in order.
-pub(crate) type Samples = Arc<[u64]>;
 
 /// Bounds of the look-ahead.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +35,7 @@ pub(crate) struct AheadBounds {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FetchTicket {
     pub id: BatchId,
+    number: u64,
     /// Number of the claim: the batch may have been given up and claimed again.
     claim: u64,
     row: usize,
@@ -48,12 +46,32 @@ pub(crate) struct FetchTicket {
 #[derive(Debug)]
 pub(crate) struct FetchAhead<T> {
     bounds: AheadBounds,
+    depth: Depth,
+    ramp: Ramp,
     /// In the order of the claims. A batch leaves when its last sample is taken.
     batches: VecDeque<AheadBatch<T>>,
     claims: u64,
+    /// Number of the last ticket.
+    tickets: u64,
+    /// Claims and rows that wait for the samples of these tickets, of those that had another row at first.
+    moved: HashMap<u64, (u64, usize)>,
     /// Samples in flight, those of batches that were given up included.
     in_flight: u64,
     average_bytes: u64,
+}
+
+/// Ramp-up: the samples of one batch are fetched at first, and of one more for every `every` batches that the consumer
+/// has got. No ramp if `every` is 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ramp {
+    every: u32,
+    consumed: u32,
+}
+
+impl Ramp {
+    fn batches(self) -> usize {
+        self.consumed.checked_div(self.every).map_or(usize::MAX, |more| more as usize + 1)
+    }
 }
 
 #[derive(Debug)]
@@ -61,6 +79,8 @@ struct AheadBatch<T> {
     id: BatchId,
     claim: u64,
     sample_ids: Samples,
+    /// Batches of an epoch that have the same number here may exchange samples.
+    among: Option<usize>,
     rows: Vec<RowState<T>>,
     has_begun: bool,
     /// Samples in flight.
@@ -77,8 +97,12 @@ struct AheadBatch<T> {
 #[derive(Debug)]
 enum RowState<T> {
     Unfetched,
-    InFlight,
-    Fetched { bytes: u64, sample: T },
+    /// Has the number of the ticket.
+    InFlight(u64),
+    Fetched {
+        bytes: u64,
+        sample: T,
+    },
     Taken,
 }
 
@@ -102,14 +126,47 @@ impl<T> AheadBatch<T> {
 impl<T> FetchAhead<T> {
     /// Creates a stage without batches.
     pub fn new(bounds: AheadBounds) -> Self {
-        Self { bounds, batches: VecDeque::new(), claims: 0, in_flight: 0, average_bytes: FIRST_BYTES }
+        let (depth, ramp) = (Depth::fixed(usize::MAX), Ramp::default());
+        Self {
+            bounds,
+            depth,
+            ramp,
+            batches: VecDeque::new(),
+            claims: 0,
+            tickets: 0,
+            moved: HashMap::new(),
+            in_flight: 0,
+            average_bytes: FIRST_BYTES,
+        }
+    }
+
+    /// Bounds the samples in flight.
+    pub fn with_depth(self, depth: Depth) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// Begins with the samples of one batch, and fetches those of one more for every `every` batches that the consumer
+    /// gets; 0 fetches all at once.
+    pub fn with_ramp(self, every: u32) -> Self {
+        Self { ramp: Ramp { every, consumed: 0 }, ..self }
+    }
+
+    /// Returns the bound on the samples in flight.
+    pub fn depth_mut(&mut self) -> &mut Depth {
+        &mut self.depth
+    }
+
+    /// Records that the consumer got a batch.
+    pub fn consumed(&mut self) {
+        self.ramp.consumed = self.ramp.consumed.saturating_add(1);
     }
 
     /// Returns the room for another claim when no sample is left to fetch; `None` if enough is claimed.
     pub fn claim_room(&self, schedule: &Schedule) -> Option<Room> {
         let mut ahead = self.batches.iter().filter(|batch| !batch.has_begun);
         let is_all_in_flight = !self.batches.iter().any(AheadBatch::has_unfetched);
-        if ahead.clone().count() < self.bounds.batches && is_all_in_flight && self.has_room() {
+        let is_few = ahead.clone().count() < self.bounds.batches && self.batches.len() < self.ramp.batches();
+        if is_few && is_all_in_flight && self.has_room() {
             Some(Room::Any)
         } else if schedule.must_reserve() && !ahead.any(|batch| schedule.is_critical(batch.id)) {
             Some(Room::Critical)
@@ -118,16 +175,18 @@ impl<T> FetchAhead<T> {
         }
     }
 
-    /// Adds a batch that was claimed. It has at least one sample.
-    pub fn claimed(&mut self, id: BatchId, sample_ids: Samples) {
+    /// Adds a batch that was claimed. It has at least one sample, and may exchange samples with batches of its epoch
+    /// that have the same number `among`.
+    pub fn claimed(&mut self, id: BatchId, sample_ids: Samples, among: Option<usize>) {
         assert!(!sample_ids.is_empty() && !self.batches.iter().any(|batch| batch.id == id), "{id:?} is fetched once");
         self.claims += 1;
-        let rows = sample_ids.iter().map(|_| RowState::Unfetched).collect();
+        let rows = (0..sample_ids.len()).map(|_| RowState::Unfetched).collect();
         let (claim, has_begun) = (self.claims, false);
         self.batches.push_back(AheadBatch {
             id,
             claim,
             sample_ids,
+            among,
             rows,
             has_begun,
             in_flight: 0,
@@ -142,6 +201,12 @@ impl<T> FetchAhead<T> {
     /// no sample or no room.
     pub fn next(&mut self, schedule: &Schedule) -> Option<FetchTicket> {
         let has_room = self.has_room();
+        if self.in_flight >= self.depth.limit() as u64 {
+            if has_room {
+                self.depth.reached();
+            }
+            return None;
+        }
         let has_own_room = |batch: &AheadBatch<T>| self.fits(batch.bytes(self.average_bytes));
         let mut unfetched = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_unfetched());
         let is_only_one = unfetched.clone().count() == 1;
@@ -155,11 +220,13 @@ impl<T> FetchAhead<T> {
         let (at, _) = awaited.or(in_turn)?;
         let batch = &mut self.batches[at];
         let row = batch.unfetched;
-        batch.rows[row] = RowState::InFlight;
+        self.tickets += 1;
+        let number = self.tickets;
+        batch.rows[row] = RowState::InFlight(number);
         batch.unfetched += 1;
         batch.in_flight += 1;
         self.in_flight += 1;
-        Some(FetchTicket { id: batch.id, claim: batch.claim, row, sample_id: batch.sample_ids[row] })
+        Some(FetchTicket { id: batch.id, number, claim: batch.claim, row, sample_id: batch.sample_ids.of(row) })
     }
 
     /// Records that a sample was fetched, or that fetching it failed: then preparing it finds out why. Gives the sample
@@ -167,14 +234,39 @@ impl<T> FetchAhead<T> {
     pub fn fetched(&mut self, ticket: FetchTicket, bytes: u64, sample: T) -> Option<T> {
         self.in_flight -= 1;
         self.average_bytes = ((self.average_bytes * (AVERAGED - 1) + bytes) / AVERAGED).max(1);
-        let Some(batch) = self.batches.iter_mut().find(|batch| batch.claim == ticket.claim) else {
+        let (claim, row) = self.moved.remove(&ticket.number).unwrap_or((ticket.claim, ticket.row));
+        let Some(at) = self.batches.iter().position(|batch| batch.claim == claim) else {
             return Some(sample);
         };
-        assert!(matches!(batch.rows[ticket.row], RowState::InFlight), "a sample is fetched once");
-        batch.rows[ticket.row] = RowState::Fetched { bytes, sample };
+        assert!(matches!(self.batches[at].rows[row], RowState::InFlight(_)), "a sample is fetched once");
+        let (at, row) = self.oldest_row(at).map_or((at, row), |oldest| self.exchange((at, row), oldest));
+        let batch = &mut self.batches[at];
+        batch.rows[row] = RowState::Fetched { bytes, sample };
         batch.in_flight -= 1;
         batch.waiting_bytes += bytes;
         None
+    }
+
+    /// Returns the first row that waits for a sample in flight, of the batches before the one at `at` with which that
+    /// one may exchange samples.
+    fn oldest_row(&self, at: usize) -> Option<(usize, usize)> {
+        let AheadBatch { id, among, .. } = &self.batches[at];
+        let among = (*among)?;
+        let older = self.batches.iter().enumerate().take(at);
+        older.filter(|(_, older)| older.id.epoch == id.epoch && older.among == Some(among)).find_map(|(at, older)| {
+            let is_in_flight = |row: &RowState<T>| matches!(row, RowState::InFlight(_));
+            Some((at, older.rows[..older.unfetched].iter().position(is_in_flight).filter(|_| older.in_flight > 0)?))
+        })
+    }
+
+    /// Lets the row `to`, whose sample is in flight, change samples with the row `from`. Returns `to`.
+    fn exchange(&mut self, from: (usize, usize), to: (usize, usize)) -> (usize, usize) {
+        let (giving, getting) = (&self.batches[from.0], &self.batches[to.0]);
+        let RowState::InFlight(number) = getting.rows[to.1] else { panic!("only rows in flight are exchanged") };
+        getting.sample_ids.exchange(to.1, &giving.sample_ids, from.1);
+        self.moved.insert(number, (giving.claim, from.1));
+        self.batches[from.0].rows[from.1] = RowState::InFlight(number);
+        to
     }
 
     /// Returns the batch that begins next, if one of its rows can be prepared: a critical batch, or else the batch that
@@ -234,6 +326,11 @@ impl<T> FetchAhead<T> {
         self.batches.iter().any(|batch| batch.id == id && !batch.has_begun)
     }
 
+    /// Returns the bytes of an average sample.
+    pub fn average_bytes(&self) -> u64 {
+        self.average_bytes
+    }
+
     /// Returns the bytes of samples that were fetched and wait.
     pub fn waiting_bytes(&self) -> u64 {
         self.batches.iter().map(|batch| batch.waiting_bytes).sum()
@@ -242,6 +339,9 @@ impl<T> FetchAhead<T> {
     /// Returns whether a thread should be woken to fetch: not for every sample that was taken while the bound is
     /// reached.
     pub fn has_work(&self, schedule: &Schedule) -> bool {
+        if self.in_flight >= self.depth.limit() as u64 {
+            return false;
+        }
         let is_much_room = |bytes: u64| bytes <= self.bounds.bytes / 8 * 7;
         let has_much_room = is_much_room(self.bytes());
         let has_own_room = |batch: &AheadBatch<T>| batch.has_begun && is_much_room(batch.bytes(self.average_bytes));

@@ -52,7 +52,7 @@ impl RunThreads {
             let (engine, desks) = (engine.clone(), desks.clone());
             let (name, work): (_, fn(&Arc<Engine>, &Desk)) = match desk.checked_sub(threads) {
                 None => (format!("ddlp-cpu-{desk}"), cpu::work),
-                Some(number) => (format!("ddlp-fetch-{number}"), |engine, desk| cpu::fetching::work(engine, desk)),
+                Some(number) => (format!("ddlp-fetch-{number}"), |engine, desk| cpu::fetching::run(engine, desk)),
             };
             let body = move || {
                 work(&engine, &desks[desk]);

@@ -165,7 +165,7 @@ impl Blocks for DriveBlocks {
     fn fetch_depth(&self) -> FetchDepth {
         // A joined read then reads no block that its extents alone would not read.
         let join_gap = Some(u64::from(self.block_bytes) - 1);
-        FetchDepth { threads: FETCH_THREADS, samples: FETCH_SAMPLES, join_gap }
+        FetchDepth { threads: FETCH_THREADS, samples: FETCH_SAMPLES, join_gap, at_once: None }
     }
 
     fn session(&self) -> u64 {

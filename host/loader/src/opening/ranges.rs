@@ -2,30 +2,32 @@
 //!
 //! Each read asks for its bytes on the condition that the object is still the one that was opened. A failure that may
 //! pass is tried again until nothing has been answered for a minute. `address`: what URLs are taken, and the client for
-//! each. `failure`: which failures may pass. `push`: puts a pack into a store.
+//! each. `failure`: which failures may pass. `push`: puts a pack into a
+//! store. `thread`: the thread that moves the bytes.
 
 mod address;
 mod failure;
 pub(super) mod push;
+mod thread;
 
 use super::clock::PathClock;
 use address::StoreAddress;
 pub(super) use address::is_url;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
-use ddlp_dataset::{FetchDepth, Silence, Silences};
+use ddlp_dataset::{FetchDepth, Reading, Requests, Silence, Silences, wait_for};
 use ddlp_driver::{Backoff, BackoffLimits};
 use failure::Failure;
 use futures_util::future::try_join_all;
 use futures_util::{Stream, StreamExt};
+use nix::sys::resource::{Resource, getrlimit};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
+use thread::RequestThread;
 use tokio::sync::watch;
 
 /// Longest time of one request for few bytes.
@@ -37,14 +39,18 @@ const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: u32::MAX };
 /// Number of attempts to open an object: a mistaken address shall be told soon.
 const OPENING_ATTEMPTS: u32 = 4;
-/// Threads that fetch, and the samples that each asks for at the same time.
+/// Threads that fetch, and the samples that each asks for at the same time, where other reads need a thread.
 const FETCH: (usize, usize) = (4, 16);
+/// Most samples in flight. Each one may need a connection of its own.
+const AT_ONCE_MAX: usize = 1024;
+/// Part of the files that this process may open which connections may take.
+const CONNECTIONS_SHARE: usize = 2;
 /// Extents with at most this many bytes between them are asked for as one.
 const JOIN_GAP: u64 = 4096;
 
 /// An object that is read by ranges.
 pub(super) struct RangeBlocks {
-    runtime: Runtime,
+    thread: RequestThread,
     store: Box<dyn ObjectStore>,
     address: StoreAddress,
     /// What was opened.
@@ -56,26 +62,23 @@ pub(super) struct RangeBlocks {
     interrupts: watch::Sender<u64>,
     /// Seeds of the pauses' jitter.
     reads: AtomicU64,
+    requests: Mutex<Requests>,
 }
 
 impl RangeBlocks {
     /// Opens the object at a URL. The error says what to do.
     pub fn open(url: &str) -> Result<Self, String> {
         let address = StoreAddress::parse(url)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("ddlp-ranges")
-            .enable_all()
-            .build()
-            .map_err(|error| format!("no thread for requests: {error}"))?;
+        let thread = RequestThread::start().map_err(|error| format!("no thread for requests: {error}"))?;
         let store = address.store(RetryConfig { max_retries: 0, ..RetryConfig::default() })?;
-        let meta = runtime.block_on(open(&*store, &address)).map_err(|failure| match failure.may_pass {
+        let opened = wait_for(thread.serve(open(&*store, &address)));
+        let meta = opened.map_err(|failure| match failure.may_pass {
             true => format!("{failure}; check the address, and that the server runs"),
             false => failure.to_string(),
         })?;
         let (clock, (interrupts, _)) = (Mutex::new(PathClock::new(Instant::now())), watch::channel(0));
-        let (failure, reads) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { runtime, store, address, meta, clock, failure, interrupts, reads })
+        let (failure, reads, requests) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
+        Ok(Self { thread, store, address, meta, clock, failure, interrupts, reads, requests })
     }
 
     fn clock(&self) -> MutexGuard<'_, PathClock> {
@@ -86,20 +89,25 @@ impl RangeBlocks {
         self.failure.lock().expect("no panic while the failure is locked")
     }
 
-    /// Runs reads whose bytes may take the time `allowed`, until they end or are interrupted.
-    fn wait<T>(&self, allowed: Duration, reads: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        let mut interrupts = self.interrupts.subscribe();
-        self.clock().begin(Instant::now(), allowed);
-        let outcome = self.runtime.block_on(async {
-            let mut reads = pin!(reads);
+    fn count(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().expect("no panic while the counts are locked")
+    }
+
+    /// Makes reads whose bytes may take the time `allowed`, until they end or are interrupted.
+    fn make<'r>(
+        &'r self,
+        allowed: Duration,
+        reads: impl Future<Output = io::Result<()>> + Send + 'r,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'r {
+        self.thread.serve(async move {
+            let (mut interrupts, mut reads) = (self.interrupts.subscribe(), pin!(reads));
+            let _waiting = Waiting::begin(&self.clock, allowed);
             tokio::select! {
                 outcome = &mut reads => outcome,
                 // Another run may read the same dataset: it tries again.
                 _ = interrupts.changed() => Err(io::Error::from_raw_os_error(libc::EINTR)),
             }
-        });
-        self.clock().end(Instant::now());
-        outcome
+        })
     }
 
     /// Fills `out` with the bytes from `offset` on. Tries again after failures that may pass.
@@ -112,10 +120,13 @@ impl RangeBlocks {
                 return Err(self.no_answer());
             }
             let limit = left.min(READ_WITHIN + allowed(out.len()));
+            let (begun, in_flight) = (Instant::now(), InFlight::begin(&self.requests));
             let attempt = tokio::time::timeout(limit, self.attempt(offset, out)).await;
+            drop(in_flight);
             let failure = match attempt.unwrap_or_else(|_| Err(Failure::slow(limit))) {
                 Ok(()) => {
                     self.clock().answered(Instant::now());
+                    self.count().answered(begun.elapsed(), out.len() as u64);
                     *self.last_failure() = None;
                     return Ok(());
                 }
@@ -123,6 +134,7 @@ impl RangeBlocks {
                 Err(failure) => return Err(io::Error::other(BlocksError::Lasting(failure.to_string()))),
             };
             tracing::debug!(%failure, "a request failed, and is made again");
+            self.count().retry(failure.pushes_back);
             let pause = pauses.next_delay().unwrap_or(PAUSES.cap).max(failure.pause.unwrap_or_default());
             *self.last_failure() = Some(failure.to_string());
             tokio::time::sleep(pause.min(left)).await;
@@ -168,19 +180,35 @@ impl Blocks for RangeBlocks {
         if out.is_empty() {
             return Ok(());
         }
-        self.wait(allowed(out.len()), self.read_range(offset, out))
+        wait_for(self.make(allowed(out.len()), self.read_range(offset, out)))
     }
 
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
+        let mut started = Vec::with_capacity(reads.len());
+        for BlocksRead { offset, memory, place } in reads {
+            started.push(BlocksRead { offset: *offset, memory, place: place.clone() });
+        }
+        wait_for(self.start_reads(started))
+    }
+
+    fn start_reads<'r>(&'r self, reads: Vec<BlocksRead<'r>>) -> Reading<'r, io::Error> {
         let bytes = reads.iter().map(|read| read.place.len()).sum();
-        let asked = reads.iter_mut().filter(|read| !read.place.is_empty());
-        let all = asked.map(|read| self.read_range(read.offset, &mut read.memory[read.place.clone()]));
-        self.wait(allowed(bytes), async { try_join_all(all).await.map(drop) })
+        let asked = reads.into_iter().filter(|read| !read.place.is_empty());
+        let all = asked.map(|read| self.read_range(read.offset, &mut read.memory[read.place]));
+        let all = all.collect::<Vec<_>>();
+        Box::pin(self.make(allowed(bytes), async { try_join_all(all).await.map(drop) }))
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        Some(*self.count())
     }
 
     fn fetch_depth(&self) -> FetchDepth {
         let (threads, samples) = FETCH;
-        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP) }
+        let files =
+            getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+        let at_once = Some((files / CONNECTIONS_SHARE).clamp(threads * samples, AT_ONCE_MAX));
+        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP), at_once }
     }
 
     /// Each read names the object that was opened, so that no other one can be read.
@@ -208,6 +236,38 @@ impl Blocks for RangeBlocks {
 impl fmt::Debug for RangeBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RangeBlocks").field("address", &self.address.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// Reads that wait, on the clock of their path. Their end, even by being dropped, is recorded.
+struct Waiting<'c>(&'c Mutex<PathClock>);
+
+impl<'c> Waiting<'c> {
+    fn begin(clock: &'c Mutex<PathClock>, allowed: Duration) -> Self {
+        clock.lock().expect("no panic while the clock is locked").begin(Instant::now(), allowed);
+        Self(clock)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().expect("no panic while the clock is locked").end(Instant::now());
+    }
+}
+
+/// A request that counts as in flight until it is dropped.
+struct InFlight<'c>(&'c Mutex<Requests>);
+
+impl<'c> InFlight<'c> {
+    fn begin(requests: &'c Mutex<Requests>) -> Self {
+        requests.lock().expect("no panic while the counts are locked").in_flight += 1;
+        Self(requests)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.lock().expect("no panic while the counts are locked").in_flight -= 1;
     }
 }
 

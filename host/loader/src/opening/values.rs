@@ -266,7 +266,7 @@ impl Blocks for ValueBlocks {
 
     fn fetch_depth(&self) -> FetchDepth {
         let (threads, samples) = FETCH;
-        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP) }
+        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP), at_once: None }
     }
 
     /// Keys name the pack that was opened, so that no other one can be read.

@@ -336,7 +336,7 @@ figures! {
         bool, String, std::path::PathBuf, std::net::SocketAddr, ddlp_csd::program::CorruptPolicy, ddlp_dataset::Kind,
         ddlp_pixels::DType, ddlp_pixels::ImageLayout, ddlp_pixels::Limits, ddlp_pixels::Normalize,
         ddlp_pixels::Pipeline, crate::drive::LocalResults, crate::fidelity::Fidelities,
-        crate::max_corrupt::MaxCorrupt, crate::order::LastBatch,
+        crate::max_corrupt::MaxCorrupt, crate::fetch::FetchOrder, crate::order::LastBatch,
         crate::plan::Plan, crate::schedule::Strategy, crate::state::LoaderState,
 }
 

@@ -114,6 +114,7 @@ mod tests {
             world: 2,
             epoch: 1,
             delivered: Vec::new(),
+            moved: None,
         };
         let several = vec![Pipeline::cifar_train(), Pipeline::imagenet_val()];
         let bucketed = LoaderState { pipeline: None, buckets: several.clone(), ..one.clone() };

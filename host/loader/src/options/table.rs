@@ -5,6 +5,7 @@
 use super::definition::{Values, options};
 use super::json::{lower_case, seconds};
 use crate::drive::DriveSpec;
+use crate::fetch::FetchOrder;
 use crate::fidelity::Fidelities;
 use crate::max_corrupt::MaxCorrupt;
 use crate::order::LastBatch;
@@ -32,6 +33,10 @@ const DEPTH_MAX: u64 = 32;
 const CLASSES_MAX: u64 = 1 << 20;
 /// Most copies of a sample.
 const COPIES_MAX: u64 = 256;
+/// Most samples in flight.
+const FETCH_DEPTH_MAX: u64 = 16_384;
+/// Least and most bytes of samples that are fetched ahead.
+const FETCH_MEMORY: (u64, u64) = (1 << 20, 1 << 40);
 const U32_MAX: u64 = u32::MAX as u64;
 
 /// Returns whether a number is a time above 0.
@@ -319,6 +324,22 @@ options! {
         /// Batch buffers on the host: they bound how far the CPU prepares ahead, and how many batches the consumer can
         /// keep.
         buffers: usize = 6 => whole(2, BUFFERS_MAX as u64).flag("N");
+        /// Which batch gets a sample that comes from a store. Out of order, a late sample delays no batch but the last
+        /// one of an epoch; which samples a batch has then depends on when they come, so a run cannot be repeated. Only
+        /// for runs without drives, plans to replay and `views`.
+        fetch: FetchOrder = FetchOrder::InOrder, "in-order" => names(&[
+            ("in-order", "The batch that asked for it, so that batches have the same samples each time"),
+            ("out-of-order", "The oldest batch that waits for a sample"),
+        ]).flag("ORDER");
+        /// Samples of a dataset in a store that are asked for at the same time.
+        fetch_depth: Option<usize> = None, "as many as its latency and rate need" => whole(1, FETCH_DEPTH_MAX)
+            .flag("N");
+        /// Memory in bytes for samples of a dataset in a store that are asked for or wait to be prepared. The batch
+        /// that is due next, and one that has begun, may each take as much again.
+        fetch_memory: u64 = 128 << 20, "134217728" => whole(FETCH_MEMORY.0, FETCH_MEMORY.1).flag("BYTES");
+        /// Slow start over a store: the samples of one batch are asked for at first, and those of one more for each
+        /// `ramp_up` batches that are delivered.
+        ramp_up: u32 = 0, "0, no slow start" => whole(0, U32_MAX).flag("S");
         /// Look-ahead of the strategy "ordered" in batches.
         window: Option<usize> = None, "as many as buffers and slots can hold" => whole(1, U32_MAX).flag("N");
     }

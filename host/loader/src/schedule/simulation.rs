@@ -323,6 +323,7 @@ impl Simulation {
             {
                 met = self.schedule.meeting_point().or(met);
                 self.schedule.deliver(id, prong);
+                self.consumed();
                 assert_eq!(self.stored.remove(&id), Some(prong));
                 self.kept.push_back(self.lies_in_buffer(prong));
                 if self.kept.len() > self.world.kept {

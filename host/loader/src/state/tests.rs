@@ -22,6 +22,7 @@ fn state() -> LoaderState {
         strategy: Strategy::Ordered,
         world: 2,
         epoch: 1,
+        moved: None,
         delivered: vec![0, 1, 2],
     }
 }

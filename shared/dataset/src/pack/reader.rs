@@ -12,7 +12,7 @@ use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
     Ahead, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
-    SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
+    Reading, Requests, SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::{Fidelity, Format, ScanGroups};
 use std::fs::{File, Metadata};
@@ -300,6 +300,20 @@ impl Dataset for Pack {
             of_blocks.push(BlocksRead { offset: *offset, memory, place: place.clone() });
         }
         self.ahead.read_many(blocks, &mut of_blocks).map_err(|source| self.unread(first, source))
+    }
+
+    fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        let Some(blocks) = self.index.file.blocks() else {
+            return Box::pin(async move { self.read_many(&mut reads) });
+        };
+        let first = reads.first().map_or(0, |read| read.index);
+        let of_blocks = |ExtentRead { offset, memory, place, .. }| BlocksRead { offset, memory, place };
+        let reading = blocks.start_reads(reads.into_iter().map(of_blocks).collect());
+        Box::pin(async move { reading.await.map_err(|source| self.unread(first, source)) })
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        self.index.file.blocks().and_then(Blocks::requests)
     }
 
     fn fetch_depth(&self) -> FetchDepth {

@@ -5,7 +5,7 @@ use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::rereading::Rereading;
 use crate::stamp::Stamp;
-use crate::{FetchDepth, Silences};
+use crate::{FetchDepth, Reading, Requests, Silences};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -57,6 +57,21 @@ pub trait Blocks: fmt::Debug + Send + Sync {
     /// The error of one of the reads. What was read for the others is then undefined.
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
         reads.iter_mut().try_for_each(|read| self.read_within(read.offset, read.memory, read.place.clone()))
+    }
+
+    /// Begins the reads of [`read_many`](Self::read_many), as [`Dataset::start_reads`](crate::Dataset::start_reads)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_many`](Self::read_many).
+    fn start_reads<'r>(&'r self, mut reads: Vec<BlocksRead<'r>>) -> Reading<'r, io::Error> {
+        Box::pin(async move { self.read_many(&mut reads) })
+    }
+
+    /// Returns the requests so far, as [`Dataset::requests`](crate::Dataset::requests) does.
+    fn requests(&self) -> Option<Requests> {
+        None
     }
 
     /// Returns how samples are fetched; [`FetchDepth::NONE`] if reads have no latency.

@@ -4,7 +4,7 @@ use super::bytes::SampleMemory;
 use super::fetch::{SampleFetch, Step};
 use super::{SampleReader, StoredAt};
 use crate::forms::FormNotes;
-use crate::{Dataset, ReadError};
+use crate::{Dataset, ReadError, wait_for};
 use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, PixelError, SamplePlan, Source, is_large};
 
 /// A sample as far as [`SampleReader::fetch`] has come with it; [`SampleReader::prepare`] does the rest. The memory is
@@ -86,6 +86,22 @@ impl SampleReader {
         pipeline: &CompiledPipeline,
         samples: &mut [SampleToFetch],
     ) -> Result<(), ReadError> {
+        wait_for(self.start_fetch(dataset, limits, pipeline, samples))
+    }
+
+    /// Does what [`fetch`](Self::fetch) does, without a thread that waits if the dataset needs none
+    /// ([`Dataset::start_reads`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`fetch`](Self::fetch).
+    pub async fn start_fetch(
+        &mut self,
+        dataset: &dyn Dataset,
+        limits: Limits,
+        pipeline: &CompiledPipeline,
+        samples: &mut [SampleToFetch],
+    ) -> Result<(), ReadError> {
         let Self { plan: memory, read: count, round, .. } = self;
         let mut fetched = Ok(());
         samples.iter_mut().for_each(|sample| sample.fetched.clear());
@@ -104,7 +120,7 @@ impl SampleReader {
             }
         }
         while round.plan(samples, dataset.fetch_depth().join_gap) {
-            if let Err(error) = round.read(dataset, samples, count) {
+            if let Err(error) = round.read(dataset, samples, count).await {
                 fetched = Err(error);
                 break;
             }

@@ -132,7 +132,7 @@ impl Round {
     /// # Errors
     ///
     /// The error of a read that failed, or memory that the system refuses.
-    pub(super) fn read(
+    pub(super) async fn read(
         &mut self,
         dataset: &dyn Dataset,
         samples: &mut [SampleToFetch],
@@ -167,7 +167,7 @@ impl Round {
             };
             made.push(ExtentRead { index: *index, header, offset: read.extent.start, memory, place });
         }
-        dataset.read_many(&mut made)?;
+        dataset.start_reads(made).await?;
         let mut at = 0;
         for read in copied() {
             let bytes = &shared[at + ROOM_BYTES..at + ROOM_BYTES + read.bytes()];

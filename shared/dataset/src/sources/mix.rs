@@ -17,7 +17,7 @@ pub(crate) use file::paths_in;
 use crate::sample::IdentityHasher;
 use crate::{
     Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, OpenError, PackFile, Piece, ReadError, Silences, Stored, Unavailable,
+    Location, MixPart, OpenError, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
@@ -342,6 +342,24 @@ impl Dataset for Mix {
         asked.try_for_each(|(member, mut reads)| member.dataset.read_many(&mut reads))
     }
 
+    fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
+        let Some(number) = reads.first().map(|read| self.number(read.index)) else {
+            return Box::pin(async { Ok(()) });
+        };
+        let MixedDataset { first, dataset, .. } = &self.members[number];
+        let is_of_one = reads.iter().all(|read| self.number(read.index) == number);
+        if !is_of_one {
+            return Box::pin(async move { self.read_many(&mut reads) });
+        }
+        reads.iter_mut().for_each(|read| read.index -= first);
+        dataset.start_reads(reads)
+    }
+
+    /// The requests to the stores of all datasets together.
+    fn requests(&self) -> Option<Requests> {
+        self.datasets().filter_map(Dataset::requests).reduce(Requests::and)
+    }
+
     /// The depth that the slowest dataset needs. No read serves two samples, which may lie in different datasets.
     fn fetch_depth(&self) -> FetchDepth {
         let depths = || self.datasets().map(Dataset::fetch_depth);
@@ -349,6 +367,7 @@ impl Dataset for Mix {
             threads: depths().map(|depth| depth.threads).max().unwrap_or_default(),
             samples: depths().map(|depth| depth.samples).max().unwrap_or_default(),
             join_gap: None,
+            at_once: depths().map(|depth| depth.at_once).min().flatten(),
         }
     }
 

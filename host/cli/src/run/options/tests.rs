@@ -30,6 +30,7 @@ fn state() -> LoaderState {
         strategy: Strategy::Mte,
         world: 2,
         epoch: 1,
+        moved: None,
         delivered: Vec::new(),
     }
 }

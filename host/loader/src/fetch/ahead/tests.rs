@@ -36,7 +36,7 @@ fn claim(stage: &mut FetchAhead<u64>, schedule: &mut Schedule) -> Vec<u32> {
         && let Some(id) = schedule.claim_ahead(CPU, 0.0, room)
     {
         let first = u64::from(id.batch) * 4;
-        stage.claimed(id, (first..first + 4).collect());
+        stage.claimed(id, (first..first + 4).collect(), None);
         claimed.push(id.batch);
     }
     claimed
@@ -74,6 +74,66 @@ fn samples_are_fetched_in_the_order_of_the_claims_up_to_the_bound() {
     assert_eq!(samples, [0, 1, 2]);
     assert_eq!(sample_ids(&start(&mut stage, &schedule)), [6, 7], "what was taken makes room");
     assert_eq!(claim(&mut stage, &mut schedule), [2]);
+}
+
+#[test]
+fn no_more_samples_are_in_flight_than_the_depth() {
+    let (mut schedule, mut stage) = (schedule(Strategy::Cpu), stage(10_000, 3).with_depth(Depth::fixed(3)));
+    claim(&mut stage, &mut schedule);
+    let tickets = start(&mut stage, &schedule);
+    assert_eq!(sample_ids(&tickets), [0, 1, 2]);
+    fetch(&mut stage, tickets[1]);
+    assert_eq!(sample_ids(&start(&mut stage, &schedule)), [3]);
+    assert_eq!(claim(&mut stage, &mut schedule), [1]);
+    assert_eq!(start(&mut stage, &schedule).len(), 0);
+}
+
+#[test]
+fn out_of_order_a_sample_goes_to_the_oldest_batch_that_waits() {
+    let (mut schedule, mut stage) = (schedule(Strategy::Cpu), stage(10_000, 9));
+    let mut all = Vec::new();
+    for among in [Some(0), Some(0), Some(1), None] {
+        let room = stage.claim_room(&schedule).unwrap();
+        let id = schedule.claim_ahead(CPU, 0.0, room).unwrap();
+        let samples: Samples = (0..2).map(|row| u64::from(id.batch) * 2 + row).collect();
+        stage.claimed(id, samples.clone(), among);
+        all.push((samples, start(&mut stage, &schedule)));
+    }
+    let of = |batch: usize| [0, 1].map(|row| all[batch].0.of(row));
+    // Sample 3 comes first; its row then waits for sample 0, which comes last.
+    fetch(&mut stage, all[1].1[1]);
+    assert_eq!((of(0), of(1)), ([3, 1], [2, 0]));
+    fetch(&mut stage, all[2].1[0]);
+    fetch(&mut stage, all[3].1[0]);
+    assert_eq!((of(2), of(3)), ([4, 5], [6, 7]), "of another bucket, and one that exchanges nothing");
+    fetch(&mut stage, all[1].1[0]);
+    assert_eq!((of(0), of(1)), ([3, 2], [1, 0]));
+    stage.begin(id(0));
+    let mut samples = Vec::new();
+    assert_eq!(stage.take(9, &mut samples), Some((id(0), 0..2)));
+    assert_eq!(samples, [3, 2]);
+    fetch(&mut stage, all[0].1[0]);
+    assert_eq!((of(1), stage.in_flight), ([1, 0], 3));
+}
+
+#[test]
+fn the_ramp_up_adds_a_batch_for_each_few_that_the_consumer_gets() {
+    let (mut schedule, mut stage) = (schedule(Strategy::Cpu), stage(10_000, 9).with_ramp(2));
+    let mut claimed = |stage: &mut FetchAhead<u64>| {
+        let mut all = Vec::new();
+        while let [batch] = claim(stage, &mut schedule)[..] {
+            all.push(batch);
+            start(stage, &schedule);
+        }
+        all
+    };
+    assert_eq!(claimed(&mut stage), [0]);
+    stage.consumed();
+    assert!(claimed(&mut stage).is_empty());
+    stage.consumed();
+    assert_eq!(claimed(&mut stage), [1]);
+    (0..4).for_each(|_| stage.consumed());
+    assert_eq!(claimed(&mut stage), [2, 3]);
 }
 
 #[test]
@@ -123,7 +183,8 @@ fn rows_are_prepared_in_runs_of_what_has_come() {
     assert_eq!(stage.to_begin(&schedule, false), None, "no row has come");
     [0, 2, 3].into_iter().for_each(|at| fetch(&mut stage, tickets[at]));
     schedule.begin(CPU, id(0), 0.0);
-    assert_eq!(stage.begin(id(0))[..], [0, 1, 2, 3]);
+    let samples = stage.begin(id(0));
+    assert_eq!([0, 1, 2, 3].map(|row| samples.of(row)), [0, 1, 2, 3]);
     let mut samples = Vec::new();
     assert_eq!(stage.take(9, &mut samples), Some((id(0), 0..1)));
     assert_eq!(stage.take(9, &mut samples), Some((id(0), 2..4)));

@@ -20,6 +20,8 @@ pub(super) struct Failure {
     what: String,
     /// Whether the same request may succeed soon.
     pub may_pass: bool,
+    /// Whether the store cannot keep up with the requests.
+    pub pushes_back: bool,
     /// The pause that the server asks for.
     pub pause: Option<Duration>,
 }
@@ -29,7 +31,7 @@ impl Failure {
     pub fn of(error: &StoreError, help: impl FnOnce() -> String) -> Self {
         let sources = || sources(error);
         if let Some(busy) = sources().find_map(|source| source.downcast_ref::<Busy>()) {
-            return Self { what: busy.to_string(), may_pass: true, pause: busy.pause };
+            return Self { what: busy.to_string(), may_pass: true, pushes_back: true, pause: busy.pause };
         }
         let what = reason(error);
         match error {
@@ -40,7 +42,9 @@ impl Failure {
             _ if sources().any(is_of_certificate) => Self::lasting(format!(
                 "{what}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
             )),
-            _ if sources().any(|source| source.is::<HttpError>()) => Self { what, may_pass: true, pause: None },
+            _ if sources().any(|source| source.is::<HttpError>()) => {
+                Self { what, may_pass: true, pushes_back: false, pause: None }
+            }
             _ => Self::lasting(format!("{what}; {}", help())),
         }
     }
@@ -52,16 +56,16 @@ impl Failure {
 
     /// No answer came within a time.
     pub fn slow(limit: Duration) -> Self {
-        Self { what: format!("no answer within {} s", limit.as_secs()), may_pass: true, pause: None }
+        Self { what: format!("no answer within {} s", limit.as_secs()), may_pass: true, pushes_back: true, pause: None }
     }
 
     /// The answer has other bytes than asked for.
     pub fn wrong(what: &str) -> Self {
-        Self { what: format!("the server sent {what}"), may_pass: true, pause: None }
+        Self { what: format!("the server sent {what}"), may_pass: true, pushes_back: false, pause: None }
     }
 
     fn lasting(what: String) -> Self {
-        Self { what, may_pass: false, pause: None }
+        Self { what, may_pass: false, pushes_back: false, pause: None }
     }
 }
 

@@ -2,7 +2,7 @@
 //! and a thread that prepares rows.
 
 use super::*;
-use crate::fetch::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket};
+use crate::fetch::{AheadBounds, BOUNDS_MAX, Depth, FetchAhead, FetchTicket};
 
 /// Options of a simulated fetch stage.
 #[derive(Clone, Debug)]
@@ -16,6 +16,11 @@ pub(super) struct FetchWorld {
     /// Bytes of a sample, at least and at most.
     pub sample_bytes: (u64, u64),
     pub bounds: AheadBounds,
+    pub depth: Depth,
+    /// Batches by which the ramp-up grows by one; 0 for none.
+    pub ramp_up: u32,
+    /// The store pushes back at one sample in so many.
+    pub pushes_back_one_in: Option<u32>,
     /// No sample comes between these times.
     pub lost: Option<(f64, f64)>,
 }
@@ -33,8 +38,8 @@ impl FetchWorld {
 pub(super) struct FetchStage {
     world: FetchWorld,
     ahead: FetchAhead<u64>,
-    /// Samples in flight, each with the time at which it comes.
-    reads: Vec<(FetchTicket, f64)>,
+    /// Samples in flight, each with the times at which it was asked for and comes.
+    reads: Vec<(FetchTicket, f64, f64)>,
     /// The row in work, with the time at which it is made.
     row: Option<(BatchId, f64)>,
     /// Rows that are not made yet, of each batch that has begun.
@@ -47,14 +52,14 @@ pub(super) struct FetchStage {
 
 impl FetchStage {
     pub fn new(world: &FetchWorld) -> Self {
-        let ahead = FetchAhead::new(world.bounds);
+        let ahead = FetchAhead::new(world.bounds).with_depth(world.depth.clone()).with_ramp(world.ramp_up);
         let (reads, left) = (Vec::new(), BTreeMap::new());
         Self { world: world.clone(), ahead, reads, row: None, left, bytes: 0, bytes_max: 0 }
     }
 
     /// Returns when something ends.
     pub fn ends(&self) -> impl Iterator<Item = f64> {
-        self.reads.iter().map(|&(_, end)| end).chain(self.row.map(|(_, end)| end))
+        self.reads.iter().map(|&(_, _, end)| end).chain(self.row.map(|(_, end)| end))
     }
 
     pub fn bytes_max(&self) -> u64 {
@@ -71,11 +76,15 @@ impl Simulation {
     /// Takes the samples that have come and the row that was made.
     pub(super) fn advance_rows(&mut self) {
         let (now, Some(stage)) = (self.now, &mut self.fetch) else { return };
-        let (come, reads) = std::mem::take(&mut stage.reads).into_iter().partition(|&(_, end)| end <= now);
+        let (come, reads) = std::mem::take(&mut stage.reads).into_iter().partition(|&(_, _, end)| end <= now);
         stage.reads = reads;
-        let mut come: Vec<(FetchTicket, f64)> = come;
-        come.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        for (ticket, _) in come {
+        let mut come: Vec<(FetchTicket, f64, f64)> = come;
+        come.sort_by(|(_, _, a), (_, _, b)| a.total_cmp(b));
+        for (ticket, asked, end) in come {
+            stage.ahead.depth_mut().came(end, end - asked);
+            if stage.world.pushes_back_one_in.is_some_and(|n| self.rng.next_u32().is_multiple_of(n)) {
+                stage.ahead.depth_mut().pushed_back(now);
+            }
             let bytes = stage.sample_bytes(ticket.sample_id);
             if stage.ahead.fetched(ticket, bytes, bytes).is_none() {
                 stage.bytes += bytes;
@@ -94,6 +103,11 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// Records that the consumer got a batch.
+    pub(super) fn consumed(&mut self) {
+        self.fetch.iter_mut().for_each(|stage| stage.ahead.consumed());
     }
 
     /// Stops the CPU's work on a batch. Returns whether it had not begun.
@@ -121,8 +135,8 @@ impl Simulation {
                     Some((from, to)) if self.now < to && self.now + took > from => to + took,
                     _ => self.now + took,
                 };
-                stage.reads.push((ticket, end));
-                let in_flight: u64 = stage.reads.iter().map(|(read, _)| stage.sample_bytes(read.sample_id)).sum();
+                stage.reads.push((ticket, self.now, end));
+                let in_flight: u64 = stage.reads.iter().map(|(read, _, _)| stage.sample_bytes(read.sample_id)).sum();
                 stage.bytes_max = stage.bytes_max.max(stage.bytes + in_flight);
                 continue;
             }
@@ -130,7 +144,7 @@ impl Simulation {
             let Some(id) = self.schedule.claim_ahead(CPU, self.now, room) else { break };
             self.claimed += 1;
             let first = u64::from(id.batch) * stage.world.rows as u64;
-            stage.ahead.claimed(id, (first..first + stage.world.rows as u64).collect());
+            stage.ahead.claimed(id, (first..first + stage.world.rows as u64).collect(), None);
         }
         while let Some(stage) = &mut self.fetch
             && stage.row.is_none()
@@ -170,7 +184,17 @@ impl Simulation {
 /// A fetch stage that is as fast as a prong which takes a second for a batch.
 fn steady() -> FetchWorld {
     let bounds = AheadBounds { bytes: 1_000_000, batches: 2 };
-    FetchWorld { rows: 8, reads: 4, read_s: (0.1, 0.5), sample_bytes: (50_000, 150_000), bounds, lost: None }
+    FetchWorld {
+        rows: 8,
+        reads: 4,
+        read_s: (0.1, 0.5),
+        sample_bytes: (50_000, 150_000),
+        bounds,
+        depth: Depth::fixed(usize::MAX),
+        ramp_up: 0,
+        pushes_back_one_in: None,
+        lost: None,
+    }
 }
 
 #[test]
@@ -186,6 +210,9 @@ fn every_batch_once_for_thousands_of_worlds_with_a_fetch_stage() {
             read_s: (0.001, slow_s),
             sample_bytes: [(0, 0), (1, 300), (100, 100), (900, 5000)][below(4) as usize],
             bounds: AheadBounds { bytes: [1, 500, 2000][below(3) as usize], batches: 1 + below(4) as usize },
+            depth: [Depth::fixed(usize::MAX), Depth::fixed(1), Depth::auto(8)][below(3) as usize].clone(),
+            ramp_up: [0, 0, 1, 3][below(4) as usize],
+            pushes_back_one_in: [None, Some(2), Some(20)][below(3) as usize],
             lost: [None, Some((2.0, 30.0))][below(2) as usize],
         };
         let strategies = if drives > 0 { &Strategy::ALL[..] } else { &[Strategy::Cpu][..] };

@@ -55,7 +55,7 @@ impl Blocks for Drive {
     }
 
     fn fetch_depth(&self) -> FetchDepth {
-        FetchDepth { threads: 1, samples: GROUP, join_gap: Some(4095) }
+        FetchDepth { threads: 1, samples: GROUP, join_gap: Some(4095), at_once: None }
     }
 
     fn session(&self) -> u64 {

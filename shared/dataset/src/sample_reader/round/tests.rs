@@ -1,4 +1,5 @@
 use super::*;
+use crate::wait_for;
 use crate::{FetchedSample, Identity, Location, ReadError};
 use ddlp_pixels::{Draw, Fidelity};
 use std::sync::Mutex;
@@ -27,7 +28,7 @@ impl Bytes {
             .collect();
         let (mut round, mut count) = (Round::default(), BytesRead::default());
         if round.plan(&mut samples, join_gap) {
-            round.read(self, &mut samples, &mut count).unwrap();
+            wait_for(round.read(self, &mut samples, &mut count)).unwrap();
         }
         for (sample, extents) in samples.iter().zip(extents) {
             let expected = extents.iter().flat_map(|extent| &self.bytes[extent.start as usize..extent.end as usize]);

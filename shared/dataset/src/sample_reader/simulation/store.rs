@@ -102,7 +102,7 @@ impl Blocks for Faulty {
 
     fn fetch_depth(&self) -> FetchDepth {
         let store = self.0.lock().unwrap();
-        FetchDepth { threads: 1, samples: store.samples, join_gap: store.join_gap }
+        FetchDepth { threads: 1, samples: store.samples, join_gap: store.join_gap, at_once: None }
     }
 
     fn session(&self) -> u64 {
