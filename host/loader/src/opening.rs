@@ -6,6 +6,7 @@ mod blocks;
 mod clock;
 pub(crate) mod push;
 mod ranges;
+mod server_path;
 mod values;
 
 use crate::drive::Endpoint;

@@ -1,22 +1,19 @@
 //! A pack in an object store or on a web server, read by ranges over HTTP.
 //!
 //! Each read asks for its bytes on the condition that the object is still the one that was opened. A failure that may
-//! pass is tried again until nothing has been answered for a minute. `address`: what URLs are taken, and the client for
-//! each. `failure`: which failures may pass. `push`: puts a pack into a
-//! store. `thread`: the thread that moves the bytes.
+//! pass is tried again (`server_path`). `address`: what URLs are taken, and the client for each. `failure`: which
+//! failures may pass. `push`: puts a pack into a store.
 
 mod address;
 mod failure;
 pub(super) mod push;
-mod thread;
 
-use super::clock::PathClock;
+use super::server_path::{ANSWER_WITHIN, Failure, ServerPath, allowed};
 use address::StoreAddress;
 pub(super) use address::is_url;
-use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
-use ddlp_dataset::{FetchDepth, Reading, Requests, Silence, Silences, wait_for};
-use ddlp_driver::{Backoff, BackoffLimits};
-use failure::Failure;
+use ddlp_dataset::pack::{Blocks, BlocksRead};
+use ddlp_dataset::{FetchDepth, Reading, Requests, Silences, wait_for};
+use failure::{changed, judge, wrong};
 use futures_util::future::try_join_all;
 use futures_util::{Stream, StreamExt};
 use nix::sys::resource::{Resource, getrlimit};
@@ -24,21 +21,8 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
 use std::fmt;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-use thread::RequestThread;
-use tokio::sync::watch;
+use tokio::time::timeout;
 
-/// Longest time of one request for few bytes.
-const READ_WITHIN: Duration = Duration::from_secs(10);
-/// A long request may take a second more for each of these bytes.
-const BYTES_A_SECOND: u64 = 1 << 20;
-/// Pauses between attempts of a read.
-const PAUSES: BackoffLimits =
-    BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: u32::MAX };
-/// Number of attempts to open an object: a mistaken address shall be told soon.
-const OPENING_ATTEMPTS: u32 = 4;
 /// Threads that fetch, and the samples that each asks for at the same time, where other reads need a thread.
 const FETCH: (usize, usize) = (4, 16);
 /// Most samples in flight. Each one may need a connection of its own.
@@ -50,94 +34,32 @@ const JOIN_GAP: u64 = 4096;
 
 /// An object that is read by ranges.
 pub(super) struct RangeBlocks {
-    thread: RequestThread,
+    path: ServerPath,
     store: Box<dyn ObjectStore>,
     address: StoreAddress,
     /// What was opened.
     meta: ObjectMeta,
-    clock: Mutex<PathClock>,
-    /// The last failure since an answer.
-    failure: Mutex<Option<String>>,
-    /// Number of times that all waits were interrupted.
-    interrupts: watch::Sender<u64>,
-    /// Seeds of the pauses' jitter.
-    reads: AtomicU64,
-    requests: Mutex<Requests>,
 }
 
 impl RangeBlocks {
     /// Opens the object at a URL. The error says what to do.
     pub fn open(url: &str) -> Result<Self, String> {
         let address = StoreAddress::parse(url)?;
-        let thread = RequestThread::start().map_err(|error| format!("no thread for requests: {error}"))?;
+        let path = ServerPath::start("ddlp-ranges")?;
         let store = address.store(RetryConfig { max_retries: 0, ..RetryConfig::default() })?;
-        let opened = wait_for(thread.serve(open(&*store, &address)));
-        let meta = opened.map_err(|failure| match failure.may_pass {
-            true => format!("{failure}; check the address, and that the server runs"),
-            false => failure.to_string(),
-        })?;
-        let (clock, (interrupts, _)) = (Mutex::new(PathClock::new(Instant::now())), watch::channel(0));
-        let (failure, reads, requests) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
-        Ok(Self { thread, store, address, meta, clock, failure, interrupts, reads, requests })
-    }
-
-    fn clock(&self) -> MutexGuard<'_, PathClock> {
-        self.clock.lock().expect("no panic while the clock is locked")
-    }
-
-    fn last_failure(&self) -> MutexGuard<'_, Option<String>> {
-        self.failure.lock().expect("no panic while the failure is locked")
-    }
-
-    fn count(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().expect("no panic while the counts are locked")
-    }
-
-    /// Makes reads whose bytes may take the time `allowed`, until they end or are interrupted.
-    fn make<'r>(
-        &'r self,
-        allowed: Duration,
-        reads: impl Future<Output = io::Result<()>> + Send + 'r,
-    ) -> impl Future<Output = io::Result<()>> + Send + 'r {
-        self.thread.serve(async move {
-            let (mut interrupts, mut reads) = (self.interrupts.subscribe(), pin!(reads));
-            let _waiting = Waiting::begin(&self.clock, allowed);
-            tokio::select! {
-                outcome = &mut reads => outcome,
-                // Another run may read the same dataset: it tries again.
-                _ = interrupts.changed() => Err(io::Error::from_raw_os_error(libc::EINTR)),
-            }
-        })
+        let meta = path.first(|| open(&*store, &address))?;
+        Ok(Self { path, store, address, meta })
     }
 
     /// Fills `out` with the bytes from `offset` on. Tries again after failures that may pass.
     async fn read_range(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut pauses = Backoff::new(PAUSES, self.reads.fetch_add(1, Ordering::Relaxed));
+        let mut attempts = self.path.request(&self.address, out.len());
         loop {
-            let left = self.clock().left(Instant::now());
-            if left.is_zero() {
-                self.clock().give_up(Instant::now());
-                return Err(self.no_answer());
+            let limit = attempts.begin()?.min(ANSWER_WITHIN + allowed(out.len()));
+            let attempt = timeout(limit, self.attempt(offset, out)).await;
+            if let Some(outcome) = attempts.end(attempt.unwrap_or_else(|_| Err(Failure::slow(limit)))).await {
+                return outcome;
             }
-            let limit = left.min(READ_WITHIN + allowed(out.len()));
-            let (begun, in_flight) = (Instant::now(), InFlight::begin(&self.requests));
-            let attempt = tokio::time::timeout(limit, self.attempt(offset, out)).await;
-            drop(in_flight);
-            let failure = match attempt.unwrap_or_else(|_| Err(Failure::slow(limit))) {
-                Ok(()) => {
-                    self.clock().answered(Instant::now());
-                    self.count().answered(begun.elapsed(), out.len() as u64);
-                    *self.last_failure() = None;
-                    return Ok(());
-                }
-                Err(failure) if failure.may_pass => failure,
-                Err(failure) => return Err(io::Error::other(BlocksError::Lasting(failure.to_string()))),
-            };
-            tracing::debug!(%failure, "a request failed, and is made again");
-            self.count().retry(failure.pushes_back);
-            let pause = pauses.next_delay().unwrap_or(PAUSES.cap).max(failure.pause.unwrap_or_default());
-            *self.last_failure() = Some(failure.to_string());
-            tokio::time::sleep(pause.min(left)).await;
         }
     }
 
@@ -151,23 +73,12 @@ impl RangeBlocks {
             .store
             .get_opts(&self.address.path, options)
             .await
-            .map_err(|error| Failure::of(&error, || self.address.help(&error)))?;
+            .map_err(|error| judge(&error, || self.address.help(&error)))?;
         let (was, is) = (&self.meta, &answer.meta);
         if is.size != was.size || (is.e_tag.is_some() && was.e_tag.is_some() && is.e_tag != was.e_tag) {
-            return Err(Failure::changed());
+            return Err(changed());
         }
         fill(out, answer.into_stream()).await
-    }
-
-    /// Returns the error of a read when nothing has been answered for too long.
-    fn no_answer(&self) -> io::Error {
-        let failure = self.last_failure().as_ref().map(|last| format!(" (last failure: {last})")).unwrap_or_default();
-        let seconds = self.clock().patience().as_secs();
-        let what = format!(
-            "{} has not answered for {seconds} s{failure}; check that the server runs and that the network is up",
-            self.address
-        );
-        io::Error::new(io::ErrorKind::TimedOut, what)
     }
 }
 
@@ -180,7 +91,7 @@ impl Blocks for RangeBlocks {
         if out.is_empty() {
             return Ok(());
         }
-        wait_for(self.make(allowed(out.len()), self.read_range(offset, out)))
+        self.path.wait(out.len(), self.read_range(offset, out))
     }
 
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
@@ -196,11 +107,11 @@ impl Blocks for RangeBlocks {
         let asked = reads.into_iter().filter(|read| !read.place.is_empty());
         let all = asked.map(|read| self.read_range(read.offset, &mut read.memory[read.place]));
         let all = all.collect::<Vec<_>>();
-        Box::pin(self.make(allowed(bytes), async { try_join_all(all).await.map(drop) }))
+        Box::pin(self.path.make(bytes, async { try_join_all(all).await.map(drop) }))
     }
 
     fn requests(&self) -> Option<Requests> {
-        Some(*self.count())
+        Some(self.path.requests())
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -217,19 +128,11 @@ impl Blocks for RangeBlocks {
     }
 
     fn interrupt(&self) {
-        self.clock().forget_giving_up();
-        self.interrupts.send_modify(|count| *count += 1);
+        self.path.interrupt();
     }
 
     fn silences(&self) -> Silences {
-        let (clock, now) = (self.clock(), Instant::now());
-        let silence = |lasts| Silence {
-            holder: self.address.to_string(),
-            lasts,
-            patience: clock.patience(),
-            failure: self.last_failure().clone(),
-        };
-        Silences { total: clock.total(now), now: clock.lasts(now).map(silence) }
+        self.path.silences(&self.address)
     }
 }
 
@@ -239,56 +142,11 @@ impl fmt::Debug for RangeBlocks {
     }
 }
 
-/// Reads that wait, on the clock of their path. Their end, even by being dropped, is recorded.
-struct Waiting<'c>(&'c Mutex<PathClock>);
-
-impl<'c> Waiting<'c> {
-    fn begin(clock: &'c Mutex<PathClock>, allowed: Duration) -> Self {
-        clock.lock().expect("no panic while the clock is locked").begin(Instant::now(), allowed);
-        Self(clock)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.lock().expect("no panic while the clock is locked").end(Instant::now());
-    }
-}
-
-/// A request that counts as in flight until it is dropped.
-struct InFlight<'c>(&'c Mutex<Requests>);
-
-impl<'c> InFlight<'c> {
-    fn begin(requests: &'c Mutex<Requests>) -> Self {
-        requests.lock().expect("no panic while the counts are locked").in_flight += 1;
-        Self(requests)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.lock().expect("no panic while the counts are locked").in_flight -= 1;
-    }
-}
-
 /// Asks what the object is, and whether the server answers for ranges.
 async fn open(store: &dyn ObjectStore, address: &StoreAddress) -> Result<ObjectMeta, Failure> {
-    let mut pauses = Backoff::new(PAUSES, 0);
-    let mut attempts = 0;
-    loop {
-        let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
-        let asked = tokio::time::timeout(READ_WITHIN, store.get_opts(&address.path, options)).await;
-        let failure = match asked {
-            Ok(Ok(answer)) => return Ok(answer.meta),
-            Ok(Err(error)) => Failure::of(&error, || address.help(&error)),
-            Err(_) => Failure::slow(READ_WITHIN),
-        };
-        attempts += 1;
-        if !failure.may_pass || attempts == OPENING_ATTEMPTS {
-            return Err(failure);
-        }
-        tokio::time::sleep(pauses.next_delay().unwrap_or(PAUSES.cap)).await;
-    }
+    let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+    let answer = store.get_opts(&address.path, options).await;
+    answer.map(|answer| answer.meta).map_err(|error| judge(&error, || address.help(&error)))
 }
 
 /// Returns `options` on the condition that the object is still the one with this `meta`.
@@ -300,11 +158,6 @@ fn unchanged(meta: &ObjectMeta, options: GetOptions) -> GetOptions {
     }
 }
 
-/// Returns how long bytes may take on a slow path, beyond the time of a small read.
-fn allowed(bytes: usize) -> Duration {
-    Duration::from_secs(bytes as u64 / BYTES_A_SECOND)
-}
-
 /// Fills `out` with an answer's bytes.
 async fn fill<B: AsRef<[u8]>>(
     out: &mut [u8],
@@ -312,15 +165,14 @@ async fn fill<B: AsRef<[u8]>>(
 ) -> Result<(), Failure> {
     let (mut bytes, mut filled) = (pin!(bytes), 0);
     while let Some(part) = bytes.next().await {
-        let part = part.map_err(|error| Failure::of(&error, || "the answer broke off".to_owned()))?;
+        let part = part.map_err(|error| judge(&error, || "the answer broke off".to_owned()))?;
         let part = part.as_ref();
-        let place =
-            out.get_mut(filled..filled + part.len()).ok_or_else(|| Failure::wrong("more bytes than asked for"))?;
+        let place = out.get_mut(filled..filled + part.len()).ok_or_else(|| wrong("more bytes than asked for"))?;
         place.copy_from_slice(part);
         filled += part.len();
     }
     if filled < out.len() {
-        return Err(Failure::wrong("fewer bytes than asked for"));
+        return Err(wrong("fewer bytes than asked for"));
     }
     Ok(())
 }

@@ -10,15 +10,16 @@ mod layout;
 pub(super) mod push;
 mod server;
 
+use super::server_path::lasting;
 use address::ServerAddress;
 pub(super) use address::is_url;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
-use ddlp_dataset::{FetchDepth, Identity, Silences};
+use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use layout::{CHUNK_BYTES, Content, HEAD_BYTES, Keys, Manifest, chunk_of, index_key, pushing_key};
-use redis::{Value, cmd};
-use server::{Server, lasting};
+use redis::{Value, cmd, pipe};
+use server::Server;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -28,6 +29,8 @@ use std::sync::{Arc, RwLock};
 
 /// Threads that fetch, and the samples that each asks for at the same time.
 const FETCH: (usize, usize) = (4, 16);
+/// Most samples in flight.
+const AT_ONCE_MAX: usize = 4096;
 /// Extents with at most this many bytes between them are asked for as one.
 const JOIN_GAP: u64 = 4096;
 /// Chunks of the index that are asked for at the same time.
@@ -106,7 +109,7 @@ impl ValueBlocks {
         let name = &server.address.name;
         let identity = manifest.identity().expect("a manifest is refused without one");
         let keys = Keys::new(name, &identity);
-        let bytes = server.wait(manifest.index_bytes as usize, read_index(&server, &manifest, &keys, &identity));
+        let bytes = server.path.wait(manifest.index_bytes as usize, read_index(&server, &manifest, &keys, &identity));
         let bytes = RwLock::new(bytes.map_err(|error| NotOpened::Server(error.to_string()))?);
         let index = Arc::new(HeldIndex { bytes, is_held: true.into(), pack_bytes: manifest.pack_bytes });
         let map = ValueMap::read(Box::new(IndexBlocks(index.clone())), Path::new(url)).map_err(NotOpened::Format)?;
@@ -151,7 +154,7 @@ impl ValueBlocks {
         let first = HEAD_BYTES + start;
         let mut range = cmd("GETRANGE");
         range.arg(&key).arg(first).arg(first + memory.len() as u64 - 1);
-        let answer: Value = self.server.ask(memory.len(), async |server| range.query_async(server).await).await?;
+        let answer: Value = self.server.ask(memory.len(), &range).await?;
         match answer {
             Value::BulkString(bytes) if bytes.len() == memory.len() => {
                 memory.copy_from_slice(&bytes);
@@ -167,8 +170,8 @@ impl ValueBlocks {
         let (mut index, mut exists) = (cmd("GET"), cmd("EXISTS"));
         index.arg(index_key(name));
         exists.arg(key);
-        let now: Option<Vec<u8>> = self.server.ask(0, async |server| index.query_async(server).await).await?;
-        let there: u64 = self.server.ask(0, async |server| exists.query_async(server).await).await?;
+        let now: Option<Vec<u8>> = self.server.ask(0, &index).await?;
+        let there: u64 = self.server.ask(0, &exists).await?;
         let now = now.and_then(|bytes| Manifest::parse(key, &bytes).ok());
         Ok(match now {
             None => lasting(format!("{name} was removed from the server after it was opened: push it again")),
@@ -183,13 +186,14 @@ impl ValueBlocks {
         })
     }
 
-    fn read_parts<'m>(&self, reads: impl Iterator<Item = (u64, &'m mut [u8])>) -> io::Result<()> {
+    fn read_parts<'m>(&'m self, reads: impl Iterator<Item = (u64, &'m mut [u8])>) -> Reading<'m, io::Error> {
         let parts = self.cut(reads);
         if parts.iter().any(|part| matches!(part.content, Content::Sample(_))) {
             self.index.drop_bytes();
         }
         let bytes = parts.iter().map(|part| part.memory.len()).sum();
-        self.server.wait(bytes, async { try_join_all(parts.into_iter().map(|part| self.fetch(part))).await.map(drop) })
+        let all = try_join_all(parts.into_iter().map(|part| self.fetch(part)));
+        Box::pin(self.server.path.make(bytes, async { all.await.map(drop) }))
     }
 }
 
@@ -204,11 +208,9 @@ struct Part<'m> {
 /// Asks what lies under the name of the address. The error says what to do.
 fn manifest(server: &Server) -> Result<Manifest, String> {
     let name = &server.address.name;
-    let found: (Option<Vec<u8>>, bool) = server.first(async |server| {
-        let (mut get, mut exists) = (cmd("GET"), cmd("EXISTS"));
-        let found = get.arg(index_key(name)).query_async(server).await?;
-        Ok((found, exists.arg(pushing_key(name)).query_async(server).await?))
-    })?;
+    let mut look = pipe();
+    look.cmd("GET").arg(index_key(name)).cmd("EXISTS").arg(pushing_key(name));
+    let found: (Option<Vec<u8>>, bool) = server.first(&look)?;
     match found {
         (Some(bytes), _) => Manifest::parse(&index_key(name), &bytes),
         (None, true) => {
@@ -232,7 +234,7 @@ async fn read_index(server: &Server, manifest: &Manifest, keys: &Keys, identity:
         let range = manifest.chunk(number);
         let length = (range.end - range.start) as usize;
         for _ in 0..CHUNK_ATTEMPTS {
-            let value: Option<Vec<u8>> = server.ask(length, async |server| get.query_async(server).await).await?;
+            let value: Option<Vec<u8>> = server.ask(length, &get).await?;
             let help = "`ddlp push` sends it again";
             let value = value.ok_or_else(|| lasting(format!("the server has no value {key}; {help}")))?;
             if chunk_of(identity, number, &value).is_some_and(|chunk| chunk.len() == length) {
@@ -257,16 +259,24 @@ impl Blocks for ValueBlocks {
         if out.is_empty() || self.index.read(offset, out) {
             return Ok(());
         }
-        self.read_parts([(offset, out)].into_iter())
+        wait_for(self.read_parts([(offset, out)].into_iter()))
     }
 
     fn read_many(&self, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
-        self.read_parts(reads.iter_mut().map(|read| (read.offset, &mut read.memory[read.place.clone()])))
+        wait_for(self.read_parts(reads.iter_mut().map(|read| (read.offset, &mut read.memory[read.place.clone()]))))
+    }
+
+    fn start_reads<'r>(&'r self, reads: Vec<BlocksRead<'r>>) -> Reading<'r, io::Error> {
+        self.read_parts(reads.into_iter().map(|read| (read.offset, &mut read.memory[read.place])))
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        Some(self.server.path.requests())
     }
 
     fn fetch_depth(&self) -> FetchDepth {
         let (threads, samples) = FETCH;
-        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP), at_once: None }
+        FetchDepth { threads, samples, join_gap: Some(JOIN_GAP), at_once: Some(AT_ONCE_MAX) }
     }
 
     /// Keys name the pack that was opened, so that no other one can be read.
@@ -275,11 +285,11 @@ impl Blocks for ValueBlocks {
     }
 
     fn interrupt(&self) {
-        self.server.interrupt();
+        self.server.path.interrupt();
     }
 
     fn silences(&self) -> Silences {
-        self.server.silences()
+        self.server.path.silences(&self.server.address)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Failures of requests: which may pass, and what they say.
 
+use super::super::server_path::Failure;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
@@ -14,65 +15,34 @@ use std::time::Duration;
 /// Longest pause that a server may ask for between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Why a request gave no bytes.
-#[derive(Debug)]
-pub(super) struct Failure {
-    what: String,
-    /// Whether the same request may succeed soon.
-    pub may_pass: bool,
-    /// Whether the store cannot keep up with the requests.
-    pub pushes_back: bool,
-    /// The pause that the server asks for.
-    pub pause: Option<Duration>,
-}
-
-impl Failure {
-    /// Judges the error of a request. `help` says what to do if it will not pass.
-    pub fn of(error: &StoreError, help: impl FnOnce() -> String) -> Self {
-        let sources = || sources(error);
-        if let Some(busy) = sources().find_map(|source| source.downcast_ref::<Busy>()) {
-            return Self { what: busy.to_string(), may_pass: true, pushes_back: true, pause: busy.pause };
+/// Judges the error of a request. `help` says what to do if it will not pass.
+pub(super) fn judge(error: &StoreError, help: impl FnOnce() -> String) -> Failure {
+    let sources = || sources(error);
+    if let Some(busy) = sources().find_map(|source| source.downcast_ref::<Busy>()) {
+        return Failure { pushes_back: true, pause: busy.pause, ..Failure::passing(busy.to_string()) };
+    }
+    let what = reason(error);
+    match error {
+        StoreError::Precondition { .. } => changed(),
+        StoreError::NotSupported { .. } => {
+            Failure::lasting(format!("{what}: the server does not serve ranges of a file"))
         }
-        let what = reason(error);
-        match error {
-            StoreError::Precondition { .. } => Self::changed(),
-            StoreError::NotSupported { .. } => {
-                Self::lasting(format!("{what}: the server does not serve ranges of a file"))
-            }
-            _ if sources().any(is_of_certificate) => Self::lasting(format!(
-                "{what}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
-            )),
-            _ if sources().any(|source| source.is::<HttpError>()) => {
-                Self { what, may_pass: true, pushes_back: false, pause: None }
-            }
-            _ => Self::lasting(format!("{what}; {}", help())),
-        }
-    }
-
-    /// The object is another one.
-    pub fn changed() -> Self {
-        Self::lasting("the object was replaced after it was opened: start the run again".to_owned())
-    }
-
-    /// No answer came within a time.
-    pub fn slow(limit: Duration) -> Self {
-        Self { what: format!("no answer within {} s", limit.as_secs()), may_pass: true, pushes_back: true, pause: None }
-    }
-
-    /// The answer has other bytes than asked for.
-    pub fn wrong(what: &str) -> Self {
-        Self { what: format!("the server sent {what}"), may_pass: true, pushes_back: false, pause: None }
-    }
-
-    fn lasting(what: String) -> Self {
-        Self { what, may_pass: false, pushes_back: false, pause: None }
+        _ if sources().any(is_of_certificate) => Failure::lasting(format!(
+            "{what}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
+        )),
+        _ if sources().any(|source| source.is::<HttpError>()) => Failure::passing(what),
+        _ => Failure::lasting(format!("{what}; {}", help())),
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
+/// The object is another one.
+pub(super) fn changed() -> Failure {
+    Failure::lasting("the object was replaced after it was opened: start the run again".to_owned())
+}
+
+/// The answer has other bytes than asked for.
+pub(super) fn wrong(what: &str) -> Failure {
+    Failure::passing(format!("the server sent {what}"))
 }
 
 /// Returns why a request failed: the innermost cause, and the status line if a server answered.

@@ -4,7 +4,7 @@ use super::super::push::{PushError, PushOptions, PushProgress, PushSummary};
 use super::super::shown;
 use super::RangeBlocks;
 use super::address::StoreAddress;
-use super::failure::Failure;
+use super::failure::judge;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Broken, Pack, VerifyError, verify_blocks};
 use futures_util::StreamExt;
@@ -78,7 +78,7 @@ struct Upload<'u> {
 
 impl Upload<'_> {
     fn failed(&self, error: &object_store::Error) -> PushError {
-        let failure = Failure::of(error, || self.address.help(error));
+        let failure = judge(error, || self.address.help(error));
         PushError::Store { url: shown(self.url), reason: failure.to_string() }
     }
 

@@ -1,93 +1,60 @@
 //! Failures of requests to a key-value server: which may pass, and what they say.
 
+use super::super::server_path::Failure;
 use super::address::{PASSWORD, ServerAddress};
 use redis::{ErrorKind, RedisError};
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Why a request failed.
-#[derive(Debug)]
-pub struct Failure {
-    what: String,
-    /// Whether the same request may succeed soon.
-    pub may_pass: bool,
-    /// Whether the connection is of no use any more.
-    pub is_lost: bool,
-}
-
-impl Failure {
-    /// Judges the error of a request.
-    pub fn of(error: &RedisError, address: &ServerAddress) -> Self {
-        if let Some(help) = certificate_problem(error) {
-            return Self::lasting(format!(
-                "{help}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
-            ));
+/// Judges the error of a request.
+pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
+    let lost = |what| Failure { is_lost: true, ..Failure::passing(what) };
+    if let Some(help) = certificate_problem(error) {
+        return Failure::lasting(format!(
+            "{help}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
+        ));
+    }
+    let (code, said) = answer_of(error);
+    let lasting = |help: String| Failure::lasting(format!("the server answered {said}; {help}"));
+    match &*code {
+        _ if said.contains("max number of clients") => lost(format!("the server answered {said}")),
+        _ if error.kind() == ErrorKind::AuthenticationFailed => credentials(&said),
+        "NOAUTH" | "WRONGPASS" => credentials(&said),
+        "NOPERM" => lasting(
+            "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN, DEL and UNLINK, \
+             for keys that begin with the dataset's name (ACL SETUSER)"
+                .to_owned(),
+        ),
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Failure::lasting(format!(
+            "{address} is a node of a cluster, and clusters are not supported yet: use a server without cluster \
+             mode"
+        )),
+        "WRONGTYPE" => lasting(format!(
+            "a key that begins with {} was not written by `ddlp push`: choose another name",
+            address.name
+        )),
+        "OOM" => lasting(
+            "its memory is full: raise its maxmemory, remove other data, or push fewer bytes, for instance as \
+             --format pcr with few scan groups or by smaller images"
+                .to_owned(),
+        ),
+        "READONLY" => lasting("it is a replica: push to its primary".to_owned()),
+        "MISCONF" => lasting("it cannot save its data: look into its log".to_owned()),
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" => {
+            Failure::passing(format!("the server answered {said}"))
         }
-        let (code, said) = answer_of(error);
-        let lasting = |help: String| Self::lasting(format!("the server answered {said}; {help}"));
-        match &*code {
-            _ if said.contains("max number of clients") => Self::passing(format!("the server answered {said}"), true),
-            _ if error.kind() == ErrorKind::AuthenticationFailed => Self::credentials(&said),
-            "NOAUTH" | "WRONGPASS" => Self::credentials(&said),
-            "NOPERM" => lasting(
-                "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN, DEL and UNLINK, \
-                 for keys that begin with the dataset's name (ACL SETUSER)"
-                    .to_owned(),
-            ),
-            "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Self::lasting(format!(
-                "{address} is a node of a cluster, and clusters are not supported yet: use a server without cluster \
-                 mode"
-            )),
-            "WRONGTYPE" => lasting(format!(
-                "a key that begins with {} was not written by `ddlp push`: choose another name",
-                address.name
-            )),
-            "OOM" => lasting(
-                "its memory is full: raise its maxmemory, remove other data, or push fewer bytes, for instance as \
-                 --format pcr with few scan groups or by smaller images"
-                    .to_owned(),
-            ),
-            "READONLY" => lasting("it is a replica: push to its primary".to_owned()),
-            "MISCONF" => lasting("it cannot save its data: look into its log".to_owned()),
-            "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" => {
-                Self::passing(format!("the server answered {said}"), false)
-            }
-            "" if matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) => Self::passing(said, true),
-            _ => lasting("check the URL, and the server's version".to_owned()),
-        }
-    }
-
-    /// The server wants another password.
-    fn credentials(said: &str) -> Self {
-        Self::lasting(format!(
-            "the server refuses the login ({said}): the password is what the environment variable {PASSWORD} has, and \
-             an ACL user stands in the URL, as in redis://USER@HOST:PORT/DB/NAME"
-        ))
-    }
-
-    /// No answer came within a time.
-    pub fn slow(limit: Duration) -> Self {
-        Self::passing(format!("no answer within {} s", limit.as_secs()), true)
-    }
-
-    /// Returns a failure that may pass.
-    pub fn passing(what: String, is_lost: bool) -> Self {
-        Self { what, may_pass: true, is_lost }
-    }
-
-    /// Returns a failure that will not pass.
-    pub fn lasting(what: String) -> Self {
-        Self { what, may_pass: false, is_lost: true }
+        "" if matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) => lost(said),
+        _ => lasting("check the URL, and the server's version".to_owned()),
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
+/// The server wants another password.
+fn credentials(said: &str) -> Failure {
+    Failure::lasting(format!(
+        "the server refuses the login ({said}): the password is what the environment variable {PASSWORD} has, and \
+         an ACL user stands in the URL, as in redis://USER@HOST:PORT/DB/NAME"
+    ))
 }
 
 /// Returns the code of a server's error, and what the error says.
@@ -119,7 +86,7 @@ mod tests {
     #[test]
     fn answers_that_may_pass_are_told_from_those_that_need_help() {
         let address = ServerAddress::parse("redis://host/0/train").unwrap();
-        let of = |code: &str| Failure::of(&make_extension_error(code.into(), Some("of a test".into())), &address);
+        let of = |code: &str| judge(&make_extension_error(code.into(), Some("of a test".into())), &address);
         for code in ["LOADING", "MASTERDOWN", "TRYAGAIN", "BUSY"] {
             let failure = of(code);
             assert!(failure.may_pass && !failure.is_lost, "{failure}");
@@ -137,7 +104,7 @@ mod tests {
             assert!(!failure.may_pass && failure.to_string().contains(part), "{failure}");
         }
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let failure = Failure::of(&refused.into(), &address);
+        let failure = judge(&refused.into(), &address);
         assert!(failure.may_pass && failure.is_lost, "{failure}");
     }
 }

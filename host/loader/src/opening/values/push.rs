@@ -9,11 +9,10 @@ use super::address::ServerAddress;
 use super::layout::{
     Content, HEAD_BYTES, Keys, Manifest, VALUE_BYTES_MAX, index_key, index_value, pushing_key, sample_value,
 };
-use super::server::Server;
+use super::server::{Query, Server};
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, verify_sample};
 use redis::{Cmd, FromRedisValue, cmd, pipe};
-use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -115,19 +114,16 @@ impl Push<'_> {
         index_key: &str,
         pushing_key: &str,
     ) -> Result<(Option<Manifest>, Option<Manifest>, String), PushError> {
-        let found: (Option<Vec<u8>>, Option<Vec<u8>>) = self
-            .server
-            .first(async |server| {
-                let index = cmd("GET").arg(index_key).query_async(server).await?;
-                Ok((index, cmd("GET").arg(pushing_key).query_async(server).await?))
-            })
-            .map_err(|reason| self.failed(reason))?;
+        let mut look = pipe();
+        look.cmd("GET").arg(index_key).cmd("GET").arg(pushing_key);
+        let found: (Option<Vec<u8>>, Option<Vec<u8>>) =
+            self.server.first(&look).map_err(|reason| self.failed(reason))?;
         let parsed = |key, bytes: Option<Vec<u8>>| {
             let parsed = bytes.map(|bytes| Manifest::parse(key, &bytes)).transpose();
             parsed.map_err(|what| PushError::Exists { url: shown(self.url), what })
         };
         // A user without the right to ask gets no warning.
-        let memory = self.server.first(async |server| cmd("INFO").arg("memory").query_async(server).await);
+        let memory = self.server.first(cmd("INFO").arg("memory"));
         Ok((parsed(index_key, found.0)?, parsed(pushing_key, found.1)?, memory.unwrap_or_default()))
     }
 
@@ -136,9 +132,8 @@ impl Push<'_> {
     }
 
     /// Sends a command.
-    fn tell<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, PushError> {
-        let asked = self.server.ask(0, async |server| command.query_async(server).await);
-        self.server.wait(0, asked).map_err(|error| self.failed(error.to_string()))
+    fn tell<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, PushError> {
+        self.ask(0, command)
     }
 
     /// Removes the values of another pack.
@@ -191,7 +186,7 @@ impl Push<'_> {
             };
             is_over.store(true, Ordering::Relaxed);
             if ended.is_err() {
-                self.server.interrupt();
+                self.server.path.interrupt();
             }
             ended
         })?;
@@ -266,12 +261,12 @@ impl Push<'_> {
         for value in wanted {
             look.cmd("GETRANGE").arg(&value.key).arg(0).arg(HEAD_BYTES - 1).cmd("STRLEN").arg(&value.key);
         }
-        let found: Vec<(Vec<u8>, u64)> = self.ask(0, async |server| {
-            let flat: Vec<redis::Value> = look.query_async(server).await?;
-            flat.chunks(2)
-                .map(|pair| Ok((Vec::from_redis_value_ref(&pair[0])?, u64::from_redis_value_ref(&pair[1])?)))
-                .collect()
-        })?;
+        let flat: Vec<redis::Value> = self.ask(0, &look)?;
+        let pairs = flat.as_chunks().0.iter();
+        let found = pairs.map(|[head, length]| -> redis::RedisResult<(Vec<u8>, u64)> {
+            Ok((Vec::from_redis_value_ref(head)?, u64::from_redis_value_ref(length)?))
+        });
+        let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| self.failed(error.to_string()))?;
         let is_there = |(value, (head, length)): (&Wanted, &(Vec<u8>, u64))| {
             *length == value.bytes.len() as u64 && **head == value.bytes[..HEAD_BYTES as usize]
         };
@@ -309,7 +304,7 @@ impl Push<'_> {
         for value in values {
             set.cmd("SET").arg(&value.key).arg(&value.bytes).ignore();
         }
-        self.ask(bytes, async |server| set.query_async(server).await)
+        self.ask(bytes, &set)
     }
 
     /// Returns the values that read back differently.
@@ -319,18 +314,14 @@ impl Push<'_> {
         for value in wanted {
             get.cmd("GET").arg(&value.key);
         }
-        let found: Vec<Option<Vec<u8>>> = self.ask(bytes, async |server| get.query_async(server).await)?;
+        let found: Vec<Option<Vec<u8>>> = self.ask(bytes, &get)?;
         let differs = |(value, found): &(&Wanted, Option<Vec<u8>>)| found.as_ref() != Some(&value.bytes);
         Ok(wanted.iter().zip(found).filter(differs).map(|(value, _)| value).collect())
     }
 
-    fn ask<T>(
-        &self,
-        bytes: usize,
-        request: impl AsyncFn(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
-    ) -> Result<T, PushError> {
-        let answer = self.server.wait(bytes, self.server.ask(bytes, request));
-        answer.map_err(|error: io::Error| self.failed(error.to_string()))
+    fn ask<T: FromRedisValue + Send>(&self, bytes: usize, query: &impl Query) -> Result<T, PushError> {
+        let answer = self.server.path.wait(bytes, self.server.ask(bytes, query));
+        answer.map_err(|error| self.failed(error.to_string()))
     }
 }
 

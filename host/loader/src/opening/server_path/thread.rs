@@ -11,9 +11,9 @@ pub(super) struct RequestThread(Option<Runtime>);
 
 impl RequestThread {
     /// Starts the thread.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(name: &str) -> io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
-        let builder = builder.worker_threads(1).thread_name("ddlp-ranges").enable_all();
+        let builder = builder.worker_threads(1).thread_name(name).enable_all();
         builder.build().map(|runtime| Self(Some(runtime)))
     }
 
