@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn every_option_that_names_a_file_is_an_input_or_an_output() {
-        output::assert_complete(files, &[]);
+        output::assert_complete(files, &["url", "options"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn assert_complete<A: Args>(files: impl Fn(&A) -> Files<'_>, others: &[&str]
     let command = A::augment_args(Command::new("command").no_binary_name(true));
     let mut found = Vec::new();
     for arg in command.get_arguments().filter(|arg| may_name_a_file(arg) && !others.contains(&arg.get_id().as_str())) {
-        let positionals = command.get_positionals();
+        let positionals = command.get_positionals().filter(|other| !other.is_last_set());
         let mut words: Vec<String> = positionals.map(|other| if other == arg { GIVEN } else { "x" }.into()).collect();
         words.extend(arg.get_long().map(|long| format!("--{long}={GIVEN}")));
         let args = A::from_arg_matches(&command.clone().try_get_matches_from(&words).unwrap()).unwrap();
