@@ -121,6 +121,11 @@ impl ReadAhead {
         is_new
     }
 
+    /// Returns whether an extent was announced and none has been forgotten since.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
     /// Forgets all extents.
     pub(super) fn forget(&self) {
         if self.is_used.swap(false, Ordering::AcqRel) {
@@ -142,7 +147,7 @@ impl ReadAhead {
 
     /// Makes these reads of `blocks`: from extents that are announced, or alone.
     pub(super) fn read_many(&self, blocks: &dyn Blocks, reads: &mut [BlocksRead<'_>]) -> io::Result<()> {
-        if !self.is_used.load(Ordering::Acquire) {
+        if !self.is_used() {
             return blocks.read_many(reads);
         }
         let interrupts = self.interrupts.load(Ordering::Acquire);

@@ -303,7 +303,8 @@ impl Dataset for Pack {
     }
 
     fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        let Some(blocks) = self.index.file.blocks() else {
+        // Extents are read by the threads that fetch, which wait for each other's.
+        let Some(blocks) = self.index.file.blocks().filter(|_| !self.ahead.is_used()) else {
             return Box::pin(async move { self.read_many(&mut reads) });
         };
         let first = reads.first().map_or(0, |read| read.index);
