@@ -3,6 +3,7 @@
 use crate::profile_folder;
 use crate::tools::said;
 use anyhow::{Context, Result, bail, ensure};
+use ddlp_test_support::nested::without_package;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,7 +19,7 @@ pub fn native(name: &str) -> Result<PathBuf> {
     let built = BUILT.get_or_init(|| {
         eprintln!("building ddlp for this machine");
         let mut cargo = Command::new(cargo());
-        cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
+        without_package(&mut cargo).current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
         if profile_folder().ends_with("release") {
             cargo.args(["--release", "-p", "ddlp", "-p", "ddlp-device", "-p", "ddlp-tests"]);
         } else {
@@ -56,7 +57,7 @@ fn made_for_boards(arguments: &[&str]) -> Result<PathBuf> {
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     eprintln!("building for boards: scripts/board {}", arguments.join(" "));
     let mut script = Command::new(workspace().join("scripts/board"));
-    said(script.args(arguments).env("CARGO_TARGET_DIR", crate::target_dir()))
+    said(without_package(&mut script).args(arguments).env("CARGO_TARGET_DIR", crate::target_dir()))
         .context("the programs for aarch64 cannot be built")?;
     Ok(crate::target_dir().join("board"))
 }

@@ -3,6 +3,7 @@
 use ddlp_csd::log::{COUNTERS_LOG, Counters, LOG_BYTES};
 use ddlp_driver::{Target, logpage};
 use ddlp_nvme::{Csi, LogId};
+use ddlp_test_support::nested::without_package;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -23,6 +24,7 @@ pub fn program(name: &str) -> PathBuf {
         let exe = std::env::current_exe().expect("the test has a path");
         let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
+        without_package(&mut cargo);
         // Of the whole workspace, so that features, and with them builds, are those of the tests.
         cargo.args(["build", "--quiet", "--workspace", "--bins"]);
         if folder.ends_with("release") {
