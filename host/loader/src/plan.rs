@@ -6,7 +6,8 @@
 //! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
 //! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the
 //! first two shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five
-//! chooses samples, and all six read whole images. Epochs and batches count from 0.
+//! chooses samples, and all six read whole images. So can files of version 7, unless the run had a shuffle window, whose
+//! order was another one. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -30,7 +31,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -100,6 +101,9 @@ pub enum PlanError {
     /// The file is not a plan, or is damaged.
     #[error("not a valid plan file: {0}")]
     Format(&'static str),
+    /// A plan with a shuffle window from a build that orders windows otherwise.
+    #[error("the plan was recorded by an earlier build, whose shuffle window has another order: record it again")]
+    EarlierWindow,
     /// The body does not decode.
     #[error("plan body does not decode")]
     Body(#[source] Box<dyn Error + Send + Sync>),
@@ -178,6 +182,9 @@ impl Plan {
         let (plan, used) = Self::from_body(body, version).map_err(|error| PlanError::Body(error.into()))?;
         if used != body.len() {
             return Err(PlanError::Format("bytes after the body"));
+        }
+        if version < VERSION && plan.run.as_ref().is_some_and(|run| run.shuffle_window.is_some()) {
+            return Err(PlanError::EarlierWindow);
         }
         for epoch in &plan.epochs {
             if !epoch.names_each_once(plan.batches) {

@@ -79,18 +79,22 @@ fn shuffled() -> bool {
 
 /// Version of a [`LoaderState`] that earlier builds can read.
 pub const STATE_VERSION: u32 = 2;
-/// Version of a [`LoaderState`] with options that earlier builds would pass over.
+/// Version of a [`LoaderState`] with a fidelity, which earlier builds would pass over.
 pub const LATER_STATE_VERSION: u32 = 3;
-/// Version of a [`LoaderState`] in the middle of an epoch whose samples come out of order.
-pub const MOVED_STATE_VERSION: u32 = 4;
+/// Version of a [`LoaderState`] with a shuffle window, which earlier builds order otherwise, or in the middle of an
+/// epoch whose samples come out of order.
+pub const LATEST_STATE_VERSION: u32 = 4;
 
 /// Why a run cannot resume from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// Another version of the format.
-    #[error("the state has version {0}, and this program reads the versions {STATE_VERSION} to {MOVED_STATE_VERSION}")]
+    #[error("the state has version {0}, and this program reads the versions {STATE_VERSION} to {LATEST_STATE_VERSION}")]
     Version(u32),
+    /// A state with a shuffle window from a build that orders windows otherwise.
+    #[error("the state was saved by an earlier build, whose shuffle window has another order: begin the run again")]
+    EarlierWindow,
     /// Taken from another run.
     #[error("the state was saved with {}: a run resumes only with the options that it began with", listed(.0))]
     OtherRun(Vec<Difference>),
@@ -178,14 +182,17 @@ fn listed(differences: &[Difference]) -> String {
 impl LoaderState {
     /// Returns the state with these fidelities, in the version that they need.
     pub(crate) fn with_fidelity(self, fidelity: Fidelities) -> Self {
-        let is_earlier = fidelity.is_default() && self.shuffle_window.is_none();
-        let version = if is_earlier { STATE_VERSION } else { LATER_STATE_VERSION };
+        let version = match (self.shuffle_window, fidelity.is_default()) {
+            (Some(_), _) => LATEST_STATE_VERSION,
+            (None, false) => LATER_STATE_VERSION,
+            (None, true) => STATE_VERSION,
+        };
         Self { version, fidelity, ..self }
     }
 
     /// Returns the state with the samples that moved, in the version that they need.
     pub(crate) fn with_moved(self, moved: Option<MovedSamples>) -> Self {
-        let version = if moved.is_some() { MOVED_STATE_VERSION } else { self.version };
+        let version = if moved.is_some() { LATEST_STATE_VERSION } else { self.version };
         Self { version, moved, ..self }
     }
 
@@ -214,8 +221,11 @@ impl LoaderState {
     /// Checks that a run that would save `fresh` at its start, and that reads with these fidelities, can resume from
     /// this state. Another fidelity may begin with an epoch.
     pub(crate) fn check_fits(&self, fresh: &Self, batches: u32, fidelity: &RunFidelity) -> Result<(), StateError> {
-        if !(STATE_VERSION..=MOVED_STATE_VERSION).contains(&self.version) {
+        if !(STATE_VERSION..=LATEST_STATE_VERSION).contains(&self.version) {
             return Err(StateError::Version(self.version));
+        }
+        if self.shuffle_window.is_some() && self.version < LATEST_STATE_VERSION {
+            return Err(StateError::EarlierWindow);
         }
         if self.dataset != fresh.dataset {
             return Err(StateError::OtherDataset { saved: self.dataset.clone(), actual: fresh.dataset.clone() });

@@ -49,10 +49,22 @@ proptest! {
 
 /// Reads the plan of a body as an earlier version wrote it.
 fn of_version(version: u32, body: impl Serialize) -> Plan {
+    read_version(version, body).unwrap()
+}
+
+fn read_version(version: u32, body: impl Serialize) -> Result<Plan, PlanError> {
     let body = bincode::serde::encode_to_vec(body, codec()).unwrap();
     let length = (body.len() as u32).to_le_bytes();
     let frame = [*b"DDPL", version.to_le_bytes(), length, crc32c::crc32c(&body).to_le_bytes()];
-    Plan::from_bytes(&[frame.concat(), body].concat()).unwrap()
+    Plan::from_bytes(&[frame.concat(), body].concat())
+}
+
+#[test]
+fn a_window_of_version_7_is_refused() {
+    let of = |shuffle_window| Plan { run: Some(PlannedRun { shuffle_window, ..in_order() }), ..Plan::default() };
+    assert_eq!(of_version(7, of(None)), of(None));
+    assert!(matches!(read_version(7, of(Some(4))), Err(PlanError::EarlierWindow)));
+    assert_eq!(of_version(8, of(Some(4))), of(Some(4)));
 }
 
 /// Two batches of one epoch, the second one by a drive.

@@ -73,6 +73,15 @@ fn other_runs_and_impossible_batches_are_refused() {
 }
 
 #[test]
+fn a_window_of_an_earlier_build_is_refused() {
+    let windowed = LoaderState { shuffle_window: Some(4), ..state() };
+    let now = windowed.clone().with_fidelity(Fidelities::default());
+    assert_eq!(now.check_fits(&windowed, 10, &whole()), Ok(()));
+    let earlier = LoaderState { version: LATER_STATE_VERSION, ..windowed.clone() };
+    assert_eq!(earlier.check_fits(&windowed, 10, &whole()), Err(StateError::EarlierWindow));
+}
+
+#[test]
 fn every_difference_is_named() {
     let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
     let message = other.check_fits(&state(), 10, &whole()).unwrap_err().to_string();
