@@ -3,7 +3,7 @@
 //! - [`dual`]: both prongs together against each alone; [`cases`]: the runs; [`child`]: one run; [`figures`]: results
 //!   computed from the runs; [`table`]: their presentation.
 //! - [`mod@gpu`]: copies to a GPU, kernels, and runs into it.
-//! - [`mod@remote`]: loading from a server behind a long line; [`line`]: that line.
+//! - [`mod@remote`]: loading from a server behind a long line; [`mod@line`]: that line.
 
 mod cases;
 mod child;

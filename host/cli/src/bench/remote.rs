@@ -1,6 +1,6 @@
 //! `ddlp bench remote`: how fast images come from a server behind a long line.
 //!
-//! [`line`](super::line) is the line; [`receiver`] receives without a loader; [`figures`] has the results.
+//! [`line`](mod@super::line) is the line; [`receiver`] receives without a loader; [`figures`] has the results.
 
 mod figures;
 mod receiver;

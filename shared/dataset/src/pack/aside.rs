@@ -26,11 +26,11 @@ impl fmt::Debug for Packed {
     }
 }
 
-/// Packs `source` as [`pack`] does, but into a file of the folder `folder` that gets no name.
+/// Packs `source` as [`pack`](super::pack()) does, but into a file of the folder `folder` that gets no name.
 ///
 /// # Errors
 ///
-/// As [`pack`].
+/// As [`pack`](super::pack()).
 pub fn pack_aside(
     source: &dyn Dataset,
     folder: &Path,
