@@ -1,14 +1,19 @@
 """Datasets in Redis: pushed, read, and refused with what to do, with a real server."""
 
+import re
 import shutil
 import socket
 import subprocess
 import time
+import urllib.request
+from pathlib import Path
 
 import pytest
 
 import ddlp
 from conftest import ddlp_command
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +47,8 @@ def test_a_pushed_pack_gives_the_batches_of_its_file(server, pack):
     assert figures["samples"] == figures["sent"] == samples
     assert calls[-1] == ("pushing", samples, samples)
     assert digests(f"{server}/pack") == digests(pack)
-    with ddlp.Loader(f"{server}/pack", batch_size=8) as loader:
-        ids = sorted(int(id) for batch in loader for id in batch.ids)
+    with ddlp.Loader(f"{server}/pack", batch_size=8, output="numpy") as loader:
+        ids = sorted(index for batch in loader for index in batch.sample_ids)
     assert ids == list(range(samples))
     again = ddlp.push(pack, f"{server}/pack", progress=False)
     assert (again["sent"], again["sent_bytes"], again["identity"]) == (0, 0, figures["identity"])
@@ -55,8 +60,8 @@ def test_a_folder_and_a_table_are_packed_first(server, photos, tmp_path):
     assert from_folder["identity"] == packed["identity"]
     pieces = ddlp.push(photos, f"{server}/pieces", format="pcr", bundle=4, progress=False)
     assert pieces["identity"] != packed["identity"]
-    with ddlp.Loader(f"{server}/pieces", batch_size=8, fidelity=5) as loader:
-        assert sum(len(batch) for batch in loader) == packed["samples"]
+    with ddlp.Loader(f"{server}/pieces", batch_size=8, fidelity=5, output="numpy") as loader:
+        assert sum(len(batch.sample_ids) for batch in loader) == packed["samples"]
 
 
 def test_another_dataset_is_replaced_only_if_asked_to(server, photos, pack):
@@ -69,16 +74,34 @@ def test_another_dataset_is_replaced_only_if_asked_to(server, photos, pack):
 
 def test_what_cannot_be_pushed_or_opened_is_an_error_of_its_kind(server, pack):
     with pytest.raises(ddlp.UnavailableError, match="has no dataset missing"):
-        ddlp.Loader(f"{server}/missing", batch_size=8)
+        ddlp.Loader(f"{server}/missing", batch_size=8, output="numpy")
     with pytest.raises(ddlp.ConfigurationError, match="redis://"):
         ddlp.push(pack, "ftp://host/x", progress=False)
     with pytest.raises(TypeError, match="url is"):
         ddlp.push(pack, None, progress=False)
     place = server.replace("redis://", "redis://me:sesame@") + "/pack"
-    for act in [lambda: ddlp.push(pack, place, progress=False), lambda: ddlp.Loader(place, batch_size=8)]:
+    for act in [
+        lambda: ddlp.push(pack, place, progress=False),
+        lambda: ddlp.Loader(place, batch_size=8, output="numpy"),
+    ]:
         with pytest.raises(ddlp.Error, match="REDISCLI_AUTH") as raised:
             act()
         assert "sesame" not in str(raised.value)
+
+
+def test_every_figure_of_requests_that_a_document_names_is_served(server, pack):
+    ddlp.push(pack, f"{server}/figures", progress=False)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with ddlp.Loader(f"{server}/figures", batch_size=8, output="numpy", metrics=address) as loader:
+        for _ in loader:
+            pass
+        with urllib.request.urlopen(f"http://{address}/metrics") as page:
+            served = set(re.findall(r"\bddlp_store[a-z0-9_]+", page.read().decode()))
+        requests = loader.report()["requests"]
+    documented = set(re.findall(r"\bddlp_store[a-z0-9_]+", (ROOT / "docs/metrics.md").read_text()))
+    assert documented and documented <= served
+    assert requests["answered"] >= len(ddlp.Dataset(pack)) and requests["retries"] == 0
 
 
 def test_an_exception_of_the_progress_ends_the_push(server, pack):
