@@ -6,8 +6,8 @@
 //! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
 //! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the
 //! first two shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five
-//! chooses samples, and all six read whole images. So can files of version 7, unless the run had a shuffle window, whose
-//! order was another one. Epochs and batches count from 0.
+//! chooses samples, and all six read whole images. So can files of version 7, unless the run had a shuffle window,
+//! whose order was another one. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
