@@ -1,5 +1,8 @@
+use super::drives::LOCAL_SLOTS;
 use super::*;
+use crate::drive::LocalDrive;
 use crate::order::LastBatch;
+use crate::schedule::Strategy;
 use ddlp_pixels::{DType, Pipeline};
 use std::cell::Cell;
 
