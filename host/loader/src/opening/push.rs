@@ -52,7 +52,7 @@ pub struct PushSummary {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The URL is none to which packs can be pushed.
+    /// Packs cannot be pushed to this URL.
     #[error("{url} is no place for a pack: {reason}")]
     Place {
         /// The URL.
@@ -95,9 +95,9 @@ pub enum PushError {
     Cancelled,
 }
 
-/// Pushes a pack to a URL: `redis://HOST:PORT/DB/NAME` or `rediss://…`, where it becomes one value for each sample, or
-/// `s3://`, `gs://` or `az://`, where it becomes one object. Calls `progress` on this thread at least every 100 ms
-/// while samples are sent; a `Break` ends the work with [`PushError::Cancelled`].
+/// Pushes a pack to a URL. At `redis://HOST:PORT/DB/NAME` or `rediss://…` it becomes one value for each sample, at
+/// `s3://`, `gs://` or `az://` one object. Calls `progress` on this thread at least every 100 ms while samples are
+/// sent; a `Break` ends the work with [`PushError::Cancelled`].
 ///
 /// A dataset can be opened there only when everything is sent. A push to a server that was stopped goes on where it
 /// was; one to an object store begins anew.

@@ -201,8 +201,9 @@ impl Attempts<'_> {
 
     /// Returns the error of a request when nothing has been answered for too long.
     fn no_answer(&self) -> io::Error {
-        let failure = self.path.last_failure();
-        let failure = failure.as_ref().map(|last| format!(" (last failure: {last})")).unwrap_or_default();
+        // The clock is asked afterwards: `silences` locks it first.
+        let failure = self.path.last_failure().clone();
+        let failure = failure.map(|last| format!(" (last failure: {last})")).unwrap_or_default();
         let what = format!(
             "{} has not answered for {} s{failure}; check that the server runs and that the network is up",
             self.server,

@@ -21,7 +21,7 @@ impl RequestThread {
     /// thread.
     pub fn serve<'f, T>(&self, future: impl Future<Output = T> + Send + 'f) -> impl Future<Output = T> + Send + 'f {
         let handle = self.0.as_ref().expect("the runtime is there until the value is dropped").handle().clone();
-        // A task of the caller's own runtime has a budget, after which every poll is in vain.
+        // Polled within a task of the caller's, it would spend that task's budget, and then stay pending.
         Served { handle, future: Some(Box::pin(unconstrained(future))) }
     }
 }
