@@ -17,6 +17,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Help of `--threads`, which here send as well.
+const THREADS_HELP: &str = "Threads that read, decode and send [default: one per core to pack, four to send]";
+
 /// Put a dataset into Redis or Valkey, or a pack into an object store, for runs on other machines.
 ///
 /// A pack is sent as it is. Any other dataset is packed first, as `ddlp pack` does, into a file without a name in the
@@ -28,6 +31,7 @@ use std::time::Instant;
 ///
 /// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey.
 #[derive(Args)]
+#[command(mut_arg("threads", |arg| arg.help(THREADS_HELP)))]
 #[command(after_help = "\
 Examples:
   ddlp push imagenet/train redis://10.0.0.7:6379/0/train    packs an image folder, and sends each sample as a value
@@ -88,7 +92,10 @@ pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             }
             Ok(Ending::Done)
         }
-        Err(PushError::Cancelled) => Ok(stopped("not everything was sent; the same command sends the rest")),
+        Err(PushError::Cancelled) if args.url.starts_with("redis") => {
+            Ok(stopped("not everything was sent; the same command sends the rest"))
+        }
+        Err(PushError::Cancelled) => Ok(stopped("nothing can be read there; the same command begins anew")),
         Err(error @ PushError::Exists { .. }) => Err(error).context("nothing was pushed (--force replaces it)"),
         Err(error) => Err(error.into()),
     }

@@ -1,8 +1,8 @@
 //! A long line between a program and a server of this machine: a relay of TCP connections that delays their bytes and
 //! limits their rate.
 //!
-//! Bytes of a connection keep their order, as TCP's do: a late piece holds up those behind it. What the line does not
-//! have are losses and TCP's slow start over the whole way.
+//! Bytes of a connection keep their order, as TCP's do: a late piece holds up those behind it. The line has no losses
+//! and no slow start of TCP over the whole way.
 
 use anyhow::Context;
 use std::cell::Cell;
@@ -28,7 +28,7 @@ const WINDOW: usize = 16 << 20;
 /// What a line does to the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct LineSpec {
-    /// Time from a request to its answer, of which each direction takes half.
+    /// Time from a request to its answer. Each direction takes half of it.
     pub round_trip: Duration,
     /// Longest additional delay of a piece of an answer, drawn anew for each.
     pub jitter: Duration,
@@ -121,7 +121,7 @@ fn draw(key: (u64, u64, u64)) -> f64 {
     hasher.finish() as f64 / u64::MAX as f64
 }
 
-/// Passes bytes on at the times that `due` gives for pieces of so many bytes, but in their order.
+/// Passes bytes on. `due` gives the time of a piece with this many bytes; pieces keep their order.
 async fn delay(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

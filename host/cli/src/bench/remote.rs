@@ -21,17 +21,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The ways of loading, and the options of `ddlp run` for them.
-const WAYS: [(&str, &[&str]); 4] = [
+const WAYS: [(&str, &[&str]); 5] = [
     ("one at a time", &["--fetch-depth", "1"]),
     ("64 at a time", &["--fetch-depth", "64"]),
     ("as many as needed", &[]),
     ("the same, slow start", &["--ramp-up", "2"]),
+    ("the same, unordered", &["--fetch", "out-of-order"]),
 ];
 
 /// Measure loading from a server behind a long line.
 ///
 /// Puts a line of its own between loader and server, which delays the bytes and limits their rate. For each round trip
-/// it measures a plain receiver, which asks for as many bytes and drops them, and then each way of loading.
+/// it measures each way of loading and then, at a web server, a plain receiver, which asks for as many bytes for an
+/// image and drops them.
 ///
 /// The server should be near, since its own round trip is added. TLS does not go through the line.
 #[derive(Args)]
@@ -50,7 +52,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_ms)]
     jitter: Duration,
     /// Rate of the line in 10⁶ bytes per second [default: no limit]
-    #[arg(long, value_name = "MB/S", value_parser = parse_seconds)]
+    #[arg(long, value_name = "MB/S", value_parser = parse_rate)]
     limit: Option<f64>,
     /// Samples per batch
     #[arg(
@@ -83,6 +85,11 @@ fn parse_ms(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number from 0 to 60000".to_owned())
 }
 
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "give a number of megabytes per second above 0".to_owned())
+}
+
 /// The parts of a URL.
 struct Url<'a> {
     scheme: &'a str,
@@ -97,10 +104,11 @@ impl<'a> Url<'a> {
         let port = match scheme {
             "http" => 80,
             "redis" => 6379,
-            _ => bail!("{url}: give a URL that begins with http:// or redis://; what goes by TLS cannot be delayed"),
+            _ => bail!("give a URL that begins with http:// or redis://; what goes by TLS cannot be delayed"),
         };
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        ensure!(!host.is_empty() && !host.contains('@'), "{url}: give a host without user and password");
+        // A message must not show a password.
+        ensure!(!host.is_empty() && !host.contains('@'), "give a URL with a host, and without user and password");
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let server = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         Ok(Self { scheme, server, path })
@@ -131,7 +139,7 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
         let bytes_per_s = args.limit.map(|mb| mb * 1e6);
         let spec = LineSpec { round_trip, jitter: args.jitter, bytes_per_s, seed: args.seed };
         let rtt_ms = round_trip.as_secs_f64() * 1e3;
-        let mut bytes_an_image = 0;
+        let mut bytes_an_image = 1;
         for (name, options) in WAYS {
             let line = Line::start(url.server.clone(), spec)?;
             let through = format!("{}://{}{}", url.scheme, line.address(), url.path);
@@ -141,7 +149,7 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
             };
             let way = Way::of_run(name, rtt_ms, &run);
             eprintln!("{way}");
-            bytes_an_image = (run.read_mb * 1e6 / run.images as f64) as u64;
+            bytes_an_image = ((run.read_mb * 1e6 / run.images as f64) as u64).max(1);
             figures.ways.push(way);
         }
         if url.scheme == "http" {
@@ -156,7 +164,12 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     if !is_complete {
         eprintln!("\nstopped by {}; the figures so far:", interrupt.what());
     }
-    output::print(&figures.describe())?;
+    // The table first, so that it is not lost if the JSON report cannot be written.
+    if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
+        eprint!("{}", figures.describe());
+    } else {
+        output::print(&figures.describe())?;
+    }
     if let Some(path) = &args.json {
         output::write(path, &serde_json::to_vec_pretty(&figures)?, "the JSON report")?;
     }
@@ -185,6 +198,7 @@ fn measure(
         common.extend(args.options.iter().cloned().chain(options.iter().map(ToString::to_string)));
         let setting = Setting { dataset: Path::new(url), common, drive: DriveOptions::Remote, tail_slots: None };
         let Some(run) = setting.run(cases::CPU, wanted.min(samples), interrupt)? else { return Ok(None) };
+        ensure!(run.images > 0, "a run delivered no image");
         let seconds = run.images as f64 / run.images_per_s;
         // The next run is to be long enough, or longer by a factor that an estimate from a short run can bear.
         if seconds >= args.seconds * 0.9 {
@@ -210,8 +224,9 @@ mod tests {
         let parts = |scheme: &str, server: &str, path: &str| (scheme.into(), server.into(), path.into());
         assert_eq!(of("http://h/a/b.ddlp").unwrap(), parts("http", "h:80", "/a/b.ddlp"));
         assert_eq!(of("redis://[::1]:7000/0/x").unwrap(), parts("redis", "[::1]:7000", "/0/x"));
-        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x"] {
-            assert!(of(wrong).is_err(), "{wrong}");
+        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "rediss://me:secret@h/0/x"] {
+            let error = of(wrong).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

@@ -23,7 +23,7 @@ struct World {
     ramp_up: u32,
     is_out_of_order: bool,
     latency_s: (f64, f64),
-    /// One sample in so many comes much later.
+    /// One of this many samples comes much later.
     late_one_in: u32,
     push_back_one_in: u32,
     give_up_one_in: u32,

@@ -17,7 +17,7 @@ pub struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Returns how many ranges a second arrive over so many connections, each of which asks for one after the other.
+    /// Returns the ranges per second that arrive over these connections. Each asks for one range after the other.
     pub fn images_per_s(&self, connections: u64, time: Duration) -> anyhow::Result<f64> {
         let object = self.object_bytes()?;
         let (next, begun) = (AtomicU64::new(0), Instant::now());
@@ -27,7 +27,7 @@ impl Receiver<'_> {
                 while begun.elapsed() < time {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     // Places without an order that a server could foresee.
-                    let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (object - self.bytes).max(1);
+                    let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % object.saturating_sub(self.bytes).max(1);
                     self.ask(&mut stream, offset, self.bytes)?;
                     count += 1;
                 }

@@ -19,7 +19,7 @@ pub(super) struct FetchWorld {
     pub depth: Depth,
     /// Batches by which the ramp-up grows by one; 0 for none.
     pub ramp_up: u32,
-    /// The store pushes back at one sample in so many.
+    /// The store pushes back at one of this many samples.
     pub pushes_back_one_in: Option<u32>,
     /// No sample comes between these times.
     pub lost: Option<(f64, f64)>,
