@@ -23,7 +23,7 @@
 //! 4. Run `DDLP_UPDATE=1 cargo test -p ddlp-pixels python`, which writes the operation's class in Python
 //!    (`python/ddlp/_operations.py`) from its name, its documentation in the list, and its parameters. `ddlp.Compose`
 //!    then translates torchvision's transform of the same name, if the transform has the same parameters; otherwise
-//!    write its translation in `_compose.py`. Then run `scripts/api-docs >docs/api.md`.
+//!    write its translation in `_compose.py`.
 //!
 //! So an operation is two product files, as `random_posterize` was: `ops/random_posterize.rs` and a line in `ops.rs`.
 //! Everything else is made from them, or is tests and docs.
