@@ -134,7 +134,7 @@ pub use opening::push::{PushError, PushOptions, PushProgress, PushSummary, push}
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, open_url, remote_address};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split};
-pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
+pub use plan::{PLAN_BYTES_MAX, Plan, PlanError};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};

@@ -2,12 +2,7 @@
 //! replay it.
 //!
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
-//! refused. Files of version 1, which lack [`PlannedRun`], of version 2, which do not say whether the run shuffles its
-//! epochs, of version 3, which lack the portions of a mix, of version 4, which have one pipeline, of version 5, which
-//! lack the choice of samples, and of version 6, which lack fidelity and shuffle window, can still be read: runs of the
-//! first two shuffle, no run of the first three has a mix, none of the first four has buckets, none of the first five
-//! chooses samples, and all six read whole images. So can files of version 7, unless the run had a shuffle window,
-//! whose order was another one. Epochs and batches count from 0.
+//! refused, and so are files of another version. Epochs and batches count from 0.
 //!
 //! - `record`: the epochs that a loader has delivered.
 
@@ -18,11 +13,9 @@ pub(crate) use record::PlanRecord;
 use crate::fidelity::Fidelities;
 use crate::order::{ChoiceRecord, EpochCut, LastBatch, Portion, described};
 use crate::schedule::{PlanEpoch, Strategy};
-use bincode::error::DecodeError;
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_dataset::{Identity, beginnings};
 use ddlp_pixels::Pipeline;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt::Debug;
@@ -31,7 +24,7 @@ use std::fmt::Debug;
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of a run, and the options that identify the run.
@@ -49,13 +42,6 @@ pub struct Plan {
     pub batches: u32,
     /// Epochs that were delivered completely.
     pub epochs: Vec<PlanEpoch>,
-    /// Further options of the run; absent in a plan of version 1.
-    pub run: Option<PlannedRun>,
-}
-
-/// Further options of a run, recorded since version 2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlannedRun {
     /// Order of delivery.
     pub strategy: Strategy,
     /// Treatment of the last batch of an epoch.
@@ -64,35 +50,21 @@ pub struct PlannedRun {
     pub rank: u32,
     /// Number of ranks.
     pub world: u32,
-    /// Pipeline of each bucket: one, unless the run has several buckets. Before version 5, there was always one.
+    /// Pipeline of each bucket: one, unless the run has several buckets.
     pub pipelines: Vec<Pipeline>,
     /// Treatment of corrupt samples.
     pub policy: CorruptPolicy,
-    /// Whether the run shuffles its epochs; recorded since version 3.
+    /// Whether the run shuffles its epochs.
     pub shuffle: bool,
-    /// What an epoch takes of each part of a mix; empty for any other dataset, and before version 4.
+    /// What an epoch takes of each part of a mix; empty for any other dataset.
     pub portions: Vec<Portion>,
-    /// Which samples of the dataset an epoch has; recorded since version 6.
-    #[serde(default)]
+    /// Which samples of the dataset an epoch has.
     pub choice: ChoiceRecord,
-    /// How exactly images are read, by the epoch from which on it holds; recorded since version 7.
-    #[serde(default)]
+    /// How exactly images are read, by the epoch from which on it holds.
     pub fidelity: Fidelities,
-    /// Bundles from which samples come at a time; recorded since version 7.
-    #[serde(default)]
+    /// Bundles from which samples come at a time.
     pub shuffle_window: Option<u32>,
 }
-
-/// What all versions have: the fields of [`Plan`] but the last.
-type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
-/// The fields of [`PlannedRun`] in version 2. Version 3 adds whether the run shuffles its epochs.
-type SecondRun = (Strategy, LastBatch, u32, u32, Pipeline, CorruptPolicy);
-/// The fields of [`PlannedRun`] in version 5.
-type FifthRun = (Strategy, LastBatch, u32, u32, Vec<Pipeline>, CorruptPolicy, bool, Vec<Portion>);
-/// The fields of [`PlannedRun`] in version 6.
-type SixthRun = (Strategy, LastBatch, u32, u32, Vec<Pipeline>, CorruptPolicy, bool, Vec<Portion>, ChoiceRecord);
-/// The fields of [`PlannedRun`] in version 4.
-type FourthRun = (SecondRun, bool, Vec<Portion>);
 
 /// Why a plan is invalid, or not for this run.
 #[derive(Debug, thiserror::Error)]
@@ -101,9 +73,9 @@ pub enum PlanError {
     /// The file is not a plan, or is damaged.
     #[error("not a valid plan file: {0}")]
     Format(&'static str),
-    /// A plan with a shuffle window from a build that orders windows otherwise.
-    #[error("the plan was recorded by an earlier build, whose shuffle window has another order: record it again")]
-    EarlierWindow,
+    /// A plan of another build, in another version of the format.
+    #[error("the plan has version {0}, and this program reads version {VERSION}: record it again")]
+    OtherVersion(u32),
     /// The body does not decode.
     #[error("plan body does not decode")]
     Body(#[source] Box<dyn Error + Send + Sync>),
@@ -146,11 +118,6 @@ fn codec() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<PLAN_BYTES_MAX>()
 }
 
-/// Returns a value from the beginning of a body, and the number of its bytes.
-fn decoded<T: DeserializeOwned>(body: &[u8]) -> Result<(T, usize), DecodeError> {
-    bincode::serde::decode_from_slice(body, codec())
-}
-
 impl Plan {
     /// Encodes a plan file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PlanError> {
@@ -169,9 +136,11 @@ impl Plan {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PlanError> {
         let (frame, body) = bytes.split_at_checked(FRAME_BYTES).ok_or(PlanError::Format("too short"))?;
         let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-        let version = word(4);
-        if frame[..4] != MAGIC || !(1..=VERSION).contains(&version) {
-            return Err(PlanError::Format("unknown magic or version"));
+        if frame[..4] != MAGIC {
+            return Err(PlanError::Format("it begins otherwise"));
+        }
+        if word(4) != VERSION {
+            return Err(PlanError::OtherVersion(word(4)));
         }
         if word(8) as usize != body.len() {
             return Err(PlanError::Format("wrong length"));
@@ -179,12 +148,10 @@ impl Plan {
         if word(12) != crc32c::crc32c(body) {
             return Err(PlanError::Format("wrong checksum"));
         }
-        let (plan, used) = Self::from_body(body, version).map_err(|error| PlanError::Body(error.into()))?;
+        let (plan, used): (Self, usize) =
+            bincode::serde::decode_from_slice(body, codec()).map_err(|error| PlanError::Body(error.into()))?;
         if used != body.len() {
             return Err(PlanError::Format("bytes after the body"));
-        }
-        if version < VERSION && plan.run.as_ref().is_some_and(|run| run.shuffle_window.is_some()) {
-            return Err(PlanError::EarlierWindow);
         }
         for epoch in &plan.epochs {
             if !epoch.names_each_once(plan.batches) {
@@ -192,66 +159,6 @@ impl Plan {
             }
         }
         Ok(plan)
-    }
-
-    fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), DecodeError> {
-        let of_sixth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions, choice): SixthRun| {
-            let (fidelity, shuffle_window) = (Fidelities::default(), None);
-            PlannedRun {
-                strategy,
-                last,
-                rank,
-                world,
-                pipelines,
-                policy,
-                shuffle,
-                portions,
-                choice,
-                fidelity,
-                shuffle_window,
-            }
-        };
-        let of_fifth = |(strategy, last, rank, world, pipelines, policy, shuffle, portions): FifthRun| {
-            let choice = ChoiceRecord::default();
-            of_sixth((strategy, last, rank, world, pipelines, policy, shuffle, portions, choice))
-        };
-        let earlier = |(strategy, last, rank, world, pipeline, policy): SecondRun, shuffle, portions| {
-            of_fifth((strategy, last, rank, world, vec![pipeline], policy, shuffle, portions))
-        };
-        let (first, run, used): (FirstBody, Option<PlannedRun>, usize) = match version {
-            1 => {
-                let (first, used) = decoded(body)?;
-                (first, None, used)
-            }
-            2 => {
-                let ((first, run), used): ((_, Option<SecondRun>), _) = decoded(body)?;
-                (first, run.map(|run| earlier(run, true, Vec::new())), used)
-            }
-            3 => {
-                let ((first, run), used): ((_, Option<(SecondRun, bool)>), _) = decoded(body)?;
-                (first, run.map(|(run, shuffle)| earlier(run, shuffle, Vec::new())), used)
-            }
-            4 => {
-                let ((first, run), used): ((_, Option<FourthRun>), _) = decoded(body)?;
-                (first, run.map(|(run, shuffle, portions)| earlier(run, shuffle, portions)), used)
-            }
-            5 => {
-                let ((first, run), used): ((_, Option<FifthRun>), _) = decoded(body)?;
-                (first, run.map(of_fifth), used)
-            }
-            6 => {
-                let ((first, run), used): ((_, Option<SixthRun>), _) = decoded(body)?;
-                (first, run.map(of_sixth), used)
-            }
-            _ => return decoded(body),
-        };
-        let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
-        Ok((Self { seed, dataset, epoch_samples, batch_size, batches, epochs, run }, used))
-    }
-
-    /// Returns whether the recorded run shuffles its epochs.
-    pub fn shuffles(&self) -> bool {
-        self.run.as_ref().is_none_or(|run| run.shuffle)
     }
 
     /// Returns the plan of a run that has delivered nothing.
@@ -273,19 +180,17 @@ impl Plan {
             batch_size: cut.batch,
             batches,
             epochs: Vec::new(),
-            run: Some(PlannedRun {
-                strategy,
-                last: cut.last,
-                rank,
-                world,
-                policy: programs[0].policy,
-                pipelines: programs.iter().map(|program| program.pipeline.clone()).collect(),
-                shuffle,
-                portions: portions.to_vec(),
-                choice: choice.clone(),
-                fidelity,
-                shuffle_window,
-            }),
+            strategy,
+            last: cut.last,
+            rank,
+            world,
+            policy: programs[0].policy,
+            pipelines: programs.iter().map(|program| program.pipeline.clone()).collect(),
+            shuffle,
+            portions: portions.to_vec(),
+            choice: choice.clone(),
+            fidelity,
+            shuffle_window,
         }
     }
 
@@ -298,7 +203,7 @@ impl Plan {
         }
         let fields = [
             ("seed", self.seed.to_string(), run.seed.to_string()),
-            ("shuffle", self.shuffles().to_string(), run.shuffles().to_string()),
+            ("shuffle", self.shuffle.to_string(), run.shuffle.to_string()),
             ("samples per epoch", self.epoch_samples.to_string(), run.epoch_samples.to_string()),
             ("batch size", self.batch_size.to_string(), run.batch_size.to_string()),
             ("batches per epoch", self.batches.to_string(), run.batches.to_string()),
@@ -308,36 +213,31 @@ impl Plan {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
         }
-        let all = ChoiceRecord::default();
-        let choices = [self, run].map(|plan| plan.run.as_ref().map_or(&all, |run| &run.choice));
-        for (field, recorded, actual) in choices[0].compared(choices[1]) {
+        for (field, recorded, actual) in self.choice.compared(&run.choice) {
             if recorded != actual {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
         }
-        let windows = [self, run].map(|plan| plan.run.as_ref().and_then(|run| run.shuffle_window));
+        let windows = [self.shuffle_window, run.shuffle_window];
         if windows[0] != windows[1] {
             let words = |window: Option<u32>| window.map_or("of all samples".into(), |count| count.to_string());
             let [recorded, actual] = windows.map(words);
             return Err(PlanError::OtherRun { field: "shuffle window", recorded, actual });
         }
-        let whole = Fidelities::default();
-        let fidelities = [self, run].map(|plan| plan.run.as_ref().map_or(&whole, |run| &run.fidelity));
-        let differs = |planned: &&PlanEpoch| fidelities[0].at(planned.epoch) != fidelities[1].at(planned.epoch);
-        if self.epochs.iter().find(differs).is_some() {
-            let [recorded, actual] = fidelities.map(Fidelities::to_string);
+        let differs = |planned: &PlanEpoch| self.fidelity.at(planned.epoch) != run.fidelity.at(planned.epoch);
+        if self.epochs.iter().any(differs) {
+            let [recorded, actual] = [&self.fidelity, &run.fidelity].map(Fidelities::to_string);
             return Err(PlanError::OtherRun { field: "fidelity", recorded, actual });
         }
-        let (Some(recorded), Some(actual)) = (&self.run, &run.run) else { return Ok(()) };
         let debug = |recorded: &dyn Debug, actual: &dyn Debug| (format!("{recorded:?}"), format!("{actual:?}"));
-        let (field, (recorded, actual)) = if recorded.portions != actual.portions {
-            ("epochs of", (described(&recorded.portions), described(&actual.portions)))
-        } else if recorded.last != actual.last {
-            ("last batch", debug(&recorded.last, &actual.last))
-        } else if recorded.policy != actual.policy {
-            ("policy", debug(&recorded.policy, &actual.policy))
-        } else if recorded.pipelines != actual.pipelines {
-            ("pipelines", debug(&recorded.pipelines, &actual.pipelines))
+        let (field, (recorded, actual)) = if self.portions != run.portions {
+            ("epochs of", (described(&self.portions), described(&run.portions)))
+        } else if self.last != run.last {
+            ("last batch", debug(&self.last, &run.last))
+        } else if self.policy != run.policy {
+            ("policy", debug(&self.policy, &run.policy))
+        } else if self.pipelines != run.pipelines {
+            ("pipelines", debug(&self.pipelines, &run.pipelines))
         } else {
             return Ok(());
         };

@@ -21,9 +21,10 @@ const MAGIC: [u8; 4] = *b"DDPG";
 const STATE_VERSION: u32 = 1;
 
 /// What happens to a corrupt sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CorruptPolicy {
     /// The run ends with an error that names the sample.
+    #[default]
     Fail,
     /// The sample is left out of its batch and counted.
     Skip,

@@ -29,28 +29,29 @@ impl LoaderState {
 }
 
 impl Plan {
-    /// Returns the options that the plan records, by name. A plan of an earlier build lacks some.
+    /// Returns the options that the plan records, by name.
     pub fn options(&self) -> Map<String, Value> {
-        let run = self.run.as_ref();
-        let pipelines = run.map_or(&[][..], |run| &run.pipelines);
-        let (pipeline, buckets) = if let [one] = pipelines { (Some(one), &[][..]) } else { (None, pipelines) };
+        let (pipeline, buckets) = match &self.pipelines[..] {
+            [one] => (Some(one), &[][..]),
+            several => (None, several),
+        };
         known(json!({
             "pipeline": pipeline,
             "buckets": buckets,
-            "fidelity": run.map(|run| &run.fidelity),
+            "fidelity": &self.fidelity,
             "batch_size": self.batch_size,
             "epochs": self.epochs.last().and_then(|epoch| epoch.epoch.checked_add(1)),
-            "strategy": run.map(|run| word(run.strategy)),
+            "strategy": word(self.strategy),
             "seed": self.seed,
-            "shuffle": self.shuffles(),
-            "shuffle_window": run.and_then(|run| run.shuffle_window),
-            "policy": run.map(|run| word(run.policy)),
-            "last": run.map(|run| word(run.last)),
+            "shuffle": self.shuffle,
+            "shuffle_window": self.shuffle_window,
+            "policy": word(self.policy),
+            "last": word(self.last),
             "epoch_samples": self.epoch_samples,
-            "repeats": run.map(|run| run.choice.repeats),
-            "views": run.map(|run| run.choice.views),
-            "rank": run.map(|run| run.rank),
-            "world_size": run.map(|run| run.world),
+            "repeats": self.choice.repeats,
+            "views": self.choice.views,
+            "rank": self.rank,
+            "world_size": self.world,
         }))
     }
 }
@@ -73,7 +74,6 @@ mod tests {
     use crate::fidelity::Fidelities;
     use crate::options::{LoaderOptions, OptionDef, Recorded};
     use crate::order::{ChoiceRecord, LastBatch};
-    use crate::plan::PlannedRun;
     use crate::schedule::{PlanEpoch, Strategy};
     use ddlp_csd::program::CorruptPolicy;
     use ddlp_pixels::Pipeline;
@@ -126,19 +126,13 @@ mod tests {
             epochs: vec![PlanEpoch { epoch: 4, deliveries: Vec::new() }],
             batch_size: 4,
             epoch_samples: 9,
-            run: Some(PlannedRun {
-                strategy: Strategy::Wrr,
-                last: LastBatch::Pad,
-                rank: 1,
-                world: 2,
-                pipelines,
-                policy: CorruptPolicy::Skip,
-                shuffle: false,
-                portions: Vec::new(),
-                choice: ChoiceRecord::default(),
-                fidelity: Fidelities::default(),
-                shuffle_window: Some(8),
-            }),
+            strategy: Strategy::Wrr,
+            last: LastBatch::Pad,
+            rank: 1,
+            world: 2,
+            pipelines,
+            policy: CorruptPolicy::Skip,
+            shuffle_window: Some(8),
             ..Plan::default()
         };
         let options = [plan(vec![Pipeline::imagenet_val()]), plan(several)].map(|plan| plan.options());

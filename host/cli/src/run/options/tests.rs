@@ -1,6 +1,6 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{ChoiceRecord, Fidelities, LastBatch, MaxCorrupt, PlanEpoch, PlannedRun, Strategy};
+use ddlp_host::{ChoiceRecord, Fidelities, LastBatch, MaxCorrupt, PlanEpoch, Strategy};
 use std::time::Duration;
 
 fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
@@ -37,26 +37,18 @@ fn state() -> LoaderState {
 
 fn plan() -> Plan {
     let epoch = |epoch| PlanEpoch { epoch, deliveries: Vec::new() };
-    let run = PlannedRun {
-        strategy: Strategy::Wrr,
-        last: LastBatch::Pad,
-        rank: 1,
-        world: 2,
-        pipelines: vec![Pipeline::imagenet_val()],
-        policy: CorruptPolicy::Skip,
-        shuffle: false,
-        portions: Vec::new(),
-        choice: ChoiceRecord::default(),
-        fidelity: Fidelities::default(),
-        shuffle_window: None,
-    };
     Plan {
         seed: 7,
         epoch_samples: 100,
         batch_size: 32,
         batches: 4,
         epochs: vec![epoch(0), epoch(1)],
-        run: Some(run),
+        strategy: Strategy::Wrr,
+        last: LastBatch::Pad,
+        rank: 1,
+        world: 2,
+        pipelines: vec![Pipeline::imagenet_val()],
+        policy: CorruptPolicy::Skip,
         ..Plan::default()
     }
 }
@@ -149,8 +141,6 @@ fn a_plan_brings_what_it_determines() {
         "--plan-in repeats the run of o.plan, which had --epochs 2 --strategy wrr --world-size 2, but --epochs 3 \
          --strategy mte --world-size 4 is given: leave that out"
     );
-    let first = Plan { run: None, ..plan.clone() };
-    assert_eq!(options("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
     let none = Plan { epochs: Vec::new(), ..plan };
     assert!(options("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
 }
@@ -191,7 +181,7 @@ fn another_fidelity_may_follow_a_state_and_no_plan() {
     let of = |line: &str| options(line, Before::State(&state, state_file)).unwrap().fidelity.to_string();
     assert_eq!([of(""), of("--fidelity 0:5,2:10")], ["5", "0:5,2:10"]);
     let mut plan = plan();
-    plan.run.as_mut().unwrap().fidelity = "0:1,1:5".parse().unwrap();
+    plan.fidelity = "0:1,1:5".parse().unwrap();
     let of = |line: &str| options(line, Before::Plan(&plan, plan_file)).map(|options| options.fidelity.to_string());
     assert_eq!(of(""), Ok("0:1,1:5".into()));
     let refused = of("--fidelity 10").unwrap_err();
