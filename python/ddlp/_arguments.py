@@ -71,6 +71,7 @@ class Arguments:
         fetch_depth: int | None = None,
         fetch_memory: int = 134217728,
         ramp_up: int = 0,
+        fetch_hedge: int | None = None,
         window: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -203,6 +204,9 @@ class Arguments:
                 The batch that is due next, and one that has begun, may each take as much again.
             ramp_up: Slow start over a store: the samples of one batch are asked for at first, and those of one more for
                 each `ramp_up` batches that are delivered.
+            fetch_hedge: Asks a store a second time for a sample that takes longer than this share of all answers, in
+                percent, and takes what comes first. At most the rest of the samples in flight are asked for twice.
+                Default: each sample is asked for once.
             window: Look-ahead of the strategy "ordered" in batches. Default: as many as buffers and slots can hold.
             rank: Number of this process, from 0. Each rank gets its share of every global batch. Default: that of
                 torch.distributed if it is initialised, else RANK, else 0.
@@ -257,6 +261,7 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "fetch_depth": None,
     "fetch_memory": None,
     "ramp_up": None,
+    "fetch_hedge": None,
     "window": None,
     "stall_after_s": None,
     "metrics": None,

@@ -168,6 +168,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
+    }
+
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
         self.dataset.in_memory(index)
     }

@@ -85,7 +85,13 @@ impl RedisServer {
 
     /// Starts the server again at the same port.
     pub fn restart(&mut self) {
-        self.child = spawn(self.program, &self.folder, &self.args, self.port);
+        self.restart_with(&[]);
+    }
+
+    /// Starts the server again at the same port with more arguments. It answers, but may still be loading its data.
+    pub fn restart_with(&mut self, more: &[&str]) {
+        let args: Vec<String> = self.args.iter().cloned().chain(more.iter().map(|arg| (*arg).to_owned())).collect();
+        self.child = spawn(self.program, &self.folder, &args, self.port);
     }
 
     /// Sends a command, and returns the text of the answer: of a list, its elements by lines.

@@ -106,6 +106,12 @@ pub struct RequestReport {
     pub retries: u64,
     /// Part of `retries` that the store could not answer in time, or refused since it was busy.
     pub pushed_back: u64,
+    /// Samples that were asked for a second time since they took long.
+    #[serde(default)]
+    pub hedged: u64,
+    /// Part of `hedged` for which the second request came first.
+    #[serde(default)]
+    pub hedges_won: u64,
     /// Requests in flight now.
     pub in_flight: u64,
     /// Samples that may be in flight now, if there is a bound.

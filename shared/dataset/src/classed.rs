@@ -237,6 +237,10 @@ impl Dataset for Classed {
         self.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
+    }
+
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         self.dataset.read_many(reads)
     }

@@ -225,6 +225,12 @@ pub trait Dataset: Send + Sync {
         0..0
     }
 
+    /// Returns what [`header`](Self::header) returns, from the bytes of the [`header_extent`](Self::header_extent).
+    /// `None` if that has to find out more.
+    fn header_in(&self, _index: u64, _bytes: &[u8]) -> Option<Header> {
+        None
+    }
+
     /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if the source can do that.
     ///
     /// # Errors
@@ -242,7 +248,7 @@ pub trait Dataset: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`read_many`](Self::read_many).
+    /// As [`read_many`](Self::read_many). The error may name no sample.
     fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
         Box::pin(async move { self.read_many(&mut reads) })
     }

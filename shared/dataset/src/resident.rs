@@ -268,6 +268,10 @@ impl Dataset for Resident {
         self.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
+    }
+
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
         let bytes = self.pixels(index)?;
         Some(Source::Planar { width: self.width, height: self.height, bytes })

@@ -32,6 +32,7 @@ mod positions;
 mod ranges;
 mod reading;
 mod stalls;
+mod store_faults;
 mod values;
 mod versions;
 mod windowed;

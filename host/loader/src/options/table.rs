@@ -340,6 +340,9 @@ options! {
         /// Slow start over a store: the samples of one batch are asked for at first, and those of one more for each
         /// `ramp_up` batches that are delivered.
         ramp_up: u32 = 0, "0, no slow start" => whole(0, U32_MAX).flag("S");
+        /// Asks a store a second time for a sample that takes longer than this share of all answers, in percent, and
+        /// takes what comes first. At most the rest of the samples in flight are asked for twice.
+        fetch_hedge: Option<u32> = None, "each sample is asked for once" => whole(50, 99).flag("PERCENT");
         /// Look-ahead of the strategy "ordered" in batches.
         window: Option<usize> = None, "as many as buffers and slots can hold" => whole(1, U32_MAX).flag("N");
     }

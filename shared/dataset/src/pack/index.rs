@@ -29,8 +29,7 @@ impl Index {
     /// pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
         let path = self.file.path();
-        let what = || format!("pack {}", path.display());
-        let unreadable = |source| Unavailable::Io { what: what(), path: path.to_owned(), source };
+        let unreadable = |source| self.unread(source);
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
         let state = self.file.state().map_err(unreadable)?;
         match &state.change {
@@ -54,6 +53,12 @@ impl Index {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the error for bytes of the pack that cannot be read.
+    pub(super) fn unread(&self, source: io::Error) -> Unavailable {
+        let path = self.file.path();
+        Unavailable::Io { what: format!("pack {}", path.display()), path: path.to_owned(), source }
     }
 
     /// Says what lies in the place of the pack, as a phrase that follows the pack's name.

@@ -112,7 +112,12 @@ impl Pack {
         self.check_index(index)?;
         match &self.records {
             Some(records) => Ok(*records.get(index)),
-            None => self.record(index).map(|record| ShortRecord::of(&record)),
+            None => {
+                let record = self.record(index)?;
+                let checked = check_record(self.bundles.as_ref(), index, &record);
+                checked.map_err(|problem| self.bad_record(index, problem.into()))?;
+                Ok(ShortRecord::of(&record))
+            }
         }
     }
 
@@ -229,12 +234,6 @@ impl Dataset for Pack {
         if !header.form.is_in_pieces() {
             return Ok(0);
         }
-        if self.records.is_none() {
-            // Records that stay in memory have been checked.
-            let record = self.record(index)?;
-            let checked = check_record(Some(bundles), index, &record);
-            checked.map_err(|problem| self.bad_record(index, problem.into()))?;
-        }
         let groups = bundles.groups().numbers();
         // The first group is always read, and the markers only with everything.
         let read = |at: usize| {
@@ -288,6 +287,13 @@ impl Dataset for Pack {
         start..start + RECORD_BYTES as u64
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        let record = IndexRecord::parse(bytes.try_into().ok()?, self.layout()).ok()?;
+        check_record(self.bundles.as_ref(), index, &record).ok()?;
+        let is_rejected = matches!(record.verdict, StoredVerdict::Rejected(_));
+        (!is_rejected).then(|| ShortRecord::of(&record).header())
+    }
+
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         let Some(blocks) = self.index.file.blocks() else {
             return reads.iter_mut().try_for_each(|read| {
@@ -303,14 +309,13 @@ impl Dataset for Pack {
     }
 
     fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        // Extents are read by the threads that fetch, which wait for each other's.
-        let Some(blocks) = self.index.file.blocks().filter(|_| !self.ahead.is_used()) else {
+        let Some(blocks) = self.index.file.blocks() else {
             return Box::pin(async move { self.read_many(&mut reads) });
         };
-        let first = reads.first().map_or(0, |read| read.index);
         let of_blocks = |ExtentRead { offset, memory, place, .. }| BlocksRead { offset, memory, place };
-        let reading = blocks.start_reads(reads.into_iter().map(of_blocks).collect());
-        Box::pin(async move { reading.await.map_err(|source| self.unread(first, source)) })
+        let reading = self.ahead.start_reads(blocks, reads.into_iter().map(of_blocks).collect());
+        // A sample's name would have to be read.
+        Box::pin(async move { reading.await.map_err(|source| self.index.unread(source).into()) })
     }
 
     fn requests(&self) -> Option<Requests> {

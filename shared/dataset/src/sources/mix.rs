@@ -330,6 +330,11 @@ impl Dataset for Mix {
         member.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        let (member, index) = self.member(index);
+        member.dataset.header_in(index, bytes)
+    }
+
     /// The reads of one dataset are made at the same time; the datasets take turns.
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         let mut of_members: Vec<Vec<ExtentRead<'_>>> = self.members.iter().map(|_| Vec::new()).collect();

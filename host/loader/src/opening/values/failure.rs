@@ -42,7 +42,7 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
         "READONLY" => lasting("it is a replica: push to its primary".to_owned()),
         "MISCONF" => lasting("it cannot save its data: look into its log".to_owned()),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" => {
-            Failure::passing(format!("the server answered {said}"))
+            Failure { is_not_ready: true, ..Failure::passing(format!("the server answered {said}")) }
         }
         "" if matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) => lost(said),
         _ => lasting("check the URL, and the server's version".to_owned()),
