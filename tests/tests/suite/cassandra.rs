@@ -106,7 +106,7 @@ fn missing_and_damaged_rows_are_told_apart(photos: &Photos, node: &CassandraNode
     let name = Pack::open(&pack).unwrap().name(7);
     node.execute(&format!("UPDATE photos.broken_data SET data = 0x00 WHERE id = {} AND start = 0", id(&identity, 7)));
     let said = refused(over(&url));
-    assert!(said.contains(&name) && said.contains("cut short"), "{said}");
+    assert!(said.contains(&name) && said.contains("leaves corrupt samples out"), "{said}");
     assert_eq!(command(&["verify", &url], &[]).unwrap_err(), "");
     node.execute(&format!("DELETE FROM photos.broken_data WHERE id = {}", id(&identity, 7)));
     let said = refused(over(&url).with(|o| o.policy = CorruptPolicy::Skip));

@@ -1,7 +1,8 @@
 //! Cassandra and ScyllaDB.
 //!
 //! `address`: URLs and passwords. `tls`: certificates. `cluster`: nodes, and which of them is asked. `ring`: which node
-//! has a row. `connection`, `frame`: the protocol. `tables`: how a value lies in rows. `failure`: which failures may pass.
+//! has a row. `connection`, `frame`: the protocol. `tables`: how a value lies in rows. `failure`: which failures may
+//! pass.
 
 mod address;
 mod cluster;

@@ -170,7 +170,8 @@ impl Cluster {
             let mut versions = Vec::new();
             for table in ["system.local", "system.peers"] {
                 let statement = format!("SELECT schema_version FROM {table}");
-                let query = Query { statement: &statement, execution: None, token: None, bytes: 0 };
+                // Both of the same node, which knows its own version and, later, those of the others.
+                let query = Query { statement: &statement, execution: None, token: Some(Token(0)), bytes: 0 };
                 let cells = |answer: Answer<'_>| match answer {
                     Answer::Rows(rows) => Some(rows.into_iter().flatten().flatten().map(<[u8]>::to_vec).collect()),
                     _ => None,

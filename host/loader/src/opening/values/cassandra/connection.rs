@@ -3,7 +3,7 @@
 use super::super::super::server_path::Failure;
 use super::super::lines::CONNECT_WITHIN;
 use super::address::ClusterAddress;
-use super::failure::{judge, judge_io, malformed, no_login};
+use super::failure::{UNPREPARED, judge, judge_io, malformed, no_login};
 use super::frame::{Answer, Consistency, Execution, HEADER_BYTES, Header, Request, answer};
 use rustls::pki_types::ServerName;
 use std::collections::HashMap;
@@ -20,8 +20,6 @@ use tokio_rustls::TlsConnector;
 const READ_BYTES: usize = 64 << 10;
 /// Requests that are written at once.
 const WRITTEN_AT_ONCE: usize = 64;
-/// Error code of a statement that the server does not know any more.
-const UNPREPARED: i32 = 0x2500;
 
 /// A connection. Its clones are the same connection, which ends with the last of them.
 #[derive(Clone)]
@@ -150,15 +148,13 @@ impl Connection {
     ) -> Result<T, Failure> {
         let id = self.prepared(statement).await?;
         let received = self.exchange(Request::execute(&id, execution)).await?;
-        match read_answer(&received)? {
-            // Forgotten, since the server prepares more statements than it can keep.
-            Answer::Error(UNPREPARED, _) => {
-                self.0.prepared.lock().expect("no panic while the statements are locked").remove(statement);
-                let id = self.prepared(statement).await?;
-                self.send(Request::execute(&id, execution), take).await
-            }
-            answer => self.taken(answer, take),
+        let answer = read_answer(&received)?;
+        if matches!(answer, Answer::Error(UNPREPARED, _)) {
+            // Forgotten, since a table has changed or the server prepares more statements than it can keep. The next
+            // attempt prepares the statement again.
+            self.0.prepared.lock().expect("no panic while the statements are locked").remove(statement);
         }
+        self.taken(answer, take)
     }
 
     async fn prepared(&self, statement: &str) -> Result<Arc<[u8]>, Failure> {

@@ -5,6 +5,9 @@ use super::address::{ClusterAddress, PASSWORD};
 use super::tls::{CERTIFICATE, KEY};
 use std::io;
 
+/// Error code of a statement that the server does not know any more.
+pub const UNPREPARED: i32 = 0x2500;
+
 /// Judges an error that a server answers.
 pub fn judge(code: i32, said: &str, address: &ClusterAddress) -> Failure {
     let said: String = said.lines().next().unwrap_or_default().chars().take(200).collect();
@@ -21,8 +24,9 @@ pub fn judge(code: i32, said: &str, address: &ClusterAddress) -> Failure {
         )),
         // Overloaded, and answers of replicas that did not come in time.
         0x1001 | 0x1100 | 0x1200 => Failure { pushes_back: true, ..passing() },
-        // A failure of the server itself, too few replicas, bootstrapping, truncating, replicas that failed.
-        0x0000 | 0x1000 | 0x1002 | 0x1003 | 0x1300 | 0x1500 => passing(),
+        // A failure of the server itself, too few replicas, bootstrapping, truncating, replicas that failed, and a
+        // statement that is to be prepared again.
+        0x0000 | 0x1000 | 0x1002 | 0x1003 | 0x1300 | 0x1500 | UNPREPARED => passing(),
         0x000a => lasting("it has to speak version 4 of the CQL protocol"),
         0x2100 => lasting(&format!(
             "reading needs SELECT on the tables of the dataset, and pushing also CREATE and MODIFY on the keyspace \

@@ -333,8 +333,9 @@ mod tests {
         let rows = Answer::Rows(vec![vec![Some(b"a"), None], vec![Some(b""), Some(b"bc")]]);
         assert_eq!(answer(&header(8, 0, &bare), &bare), Some(rows));
         // With global table, columns of the types text and set<map<uuid, tuple<int>>>, and a warning in front.
-        let named = b"\0\x01\0\x01w\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\x01k\0\x01t\0\x01x\0\x0d\0\x01y\0\x22\0\x21\0\x0c\0\x31\0\x01\0\x09";
-        let named = [&named[..], cells].concat();
+        let head = b"\0\x01\0\x01w\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\x01k\0\x01t";
+        let columns = b"\0\x01x\0\x0d\0\x01y\0\x22\0\x21\0\x0c\0\x31\0\x01\0\x09";
+        let named = [&head[..], columns, cells].concat();
         let rows = Answer::Rows(vec![vec![Some(b"a"), None], vec![Some(b""), Some(b"bc")]]);
         assert_eq!(answer(&header(8, 8, &named), &named), Some(rows));
     }

@@ -53,8 +53,8 @@ impl Ring {
         Self { tokens, nodes: tokens_of_nodes.len() }
     }
 
-    /// Returns the numbers of all nodes, in the order in which a row is to be asked for. The owner of the row's range is
-    /// the first; the next replicas follow it, if the racks do not decide otherwise. Any node can answer.
+    /// Returns the numbers of all nodes, in the order in which a row is to be asked for. The owner of the row's range
+    /// is the first; the next replicas follow it, if the racks do not decide otherwise. Any node can answer.
     pub fn order(&self, token: Token) -> Vec<usize> {
         let first = self.tokens.partition_point(|(end, _)| *end < token);
         let mut order = Vec::with_capacity(self.nodes);

@@ -67,8 +67,8 @@ impl Statements {
 /// Returns the identifier of a value: a UUID of version 8 (RFC 9562, section 5.8).
 ///
 /// It consists of the first 60 bits of the pack's identity and, after the variant, of 62 bits: the number, with the
-/// highest bit set for a chunk of the index. The identity of the manifests is zero; the number of the manifest is 0, and
-/// that of a push that has not ended is 1.
+/// highest bit set for a chunk of the index. The identity of the manifests is zero; the number of the manifest is 0,
+/// and that of a push that has not ended is 1.
 pub fn id_of(key: Key) -> [u8; 16] {
     const INDEX: u64 = 1 << 61;
     let (identity, number) = match key {

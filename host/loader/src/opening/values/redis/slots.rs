@@ -12,8 +12,8 @@ pub struct Place {
     pub port: u16,
 }
 
-/// Returns the slot of a key: its CRC16 (XMODEM), modulo the number of slots. The keys of datasets have no braces, which
-/// would name the part that counts.
+/// Returns the slot of a key: its CRC16 (XMODEM), modulo the number of slots. The keys of datasets have no braces,
+/// which would name the part that counts.
 pub fn slot_of(key: &str) -> u16 {
     let crc = key.bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
