@@ -18,12 +18,13 @@ use ddlp_driver::{Host, Target};
 use ranges::RangeBlocks;
 use std::path::Path;
 use std::sync::Arc;
-use values::{NotOpened, ValueBlocks};
+use values::NotOpened;
 
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
-/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`); or the address of a
-/// drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads
-/// over NVMe. Towards the drive, this machine is `host`.
+/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`), or in Cassandra or
+/// ScyllaDB (`cql://HOST/KEYSPACE/NAME`, `cqls://…`); or the address of a drive (`tcp://HOST:PORT/NQN`, or
+/// `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads over NVMe. Towards the
+/// drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -78,8 +79,8 @@ pub fn open_pack(place: &Path, host: &Host) -> Result<Pack, LoaderError> {
 pub fn open_url(url: &str) -> Result<Box<dyn Blocks>, LoaderError> {
     let refused = |reason| LoaderError::Store { url: shown(url), reason };
     if values::is_url(url) {
-        return match ValueBlocks::open(url) {
-            Ok(blocks) => Ok(Box::new(blocks)),
+        return match values::open(url) {
+            Ok(blocks) => Ok(blocks),
             Err(NotOpened::Server(reason)) => Err(refused(reason)),
             Err(NotOpened::Format(error)) => Err(LoaderError::Dataset(OpenError::Pack(error))),
         };
@@ -141,8 +142,8 @@ fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let reason = if is_node {
         "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
     } else if text.contains("://") && !place.exists() {
-        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://), or the \
-         address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
+        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://, \
+         cql://, cqls://), or the address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
     } else {
         return Ok(());
     };

@@ -54,7 +54,7 @@ Examples:
   ddlp bench remote http://127.0.0.1:8080/train.ddlp --file train.ddlp --rtt 0,150 --way ramped-out-of-order
   ddlp bench remote http://127.0.0.1:8080/train.ddlp --seconds 5 -- --threads 4     a quick look")]
 pub struct RemoteArgs {
-    /// URL of the dataset, beginning with http:// or redis://
+    /// URL of the dataset, beginning with http://, redis:// or cql://
     url: String,
     /// Round trips of the line in milliseconds
     #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "0,10,100,150", value_parser = parse_ms)]
@@ -121,11 +121,13 @@ impl<'a> Url<'a> {
         let port = match scheme {
             "http" => 80,
             "redis" => 6379,
-            _ => bail!("give a URL that begins with http:// or redis://; what goes by TLS cannot be delayed"),
+            "cql" => 9042,
+            _ => bail!("give a URL that begins with http://, redis:// or cql://; what goes by TLS cannot be delayed"),
         };
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // A message must not show a password.
         ensure!(!host.is_empty() && !host.contains('@'), "give a URL with a host, and without user and password");
+        ensure!(!host.contains(','), "name one host: the line leads to one server, and a cluster has to have one node");
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let server = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         Ok(Self { scheme, server, path })
@@ -283,8 +285,9 @@ mod tests {
         let of = |url| Url::of(url).map(|url| (url.scheme.to_owned(), url.server, url.path.to_owned()));
         let parts = |scheme: &str, server: &str, path: &str| (scheme.into(), server.into(), path.into());
         assert_eq!(of("http://h/a/b.ddlp").unwrap(), parts("http", "h:80", "/a/b.ddlp"));
+        assert_eq!(of("cql://h/k/x").unwrap(), parts("cql", "h:9042", "/k/x"));
         assert_eq!(of("redis://[::1]:7000/0/x").unwrap(), parts("redis", "[::1]:7000", "/0/x"));
-        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "rediss://me:secret@h/0/x"] {
+        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "cql://a,b/k/x"] {
             let error = of(wrong).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }
