@@ -8,8 +8,8 @@
 
 use crate::label_text::LabelTexts;
 use crate::{
-    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
+    Identity, Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
@@ -253,6 +253,10 @@ impl Dataset for Classed {
         self.dataset.requests()
     }
 
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.dataset.cache_use()
+    }
+
     fn fetch_depth(&self) -> FetchDepth {
         self.dataset.fetch_depth()
     }
@@ -291,6 +295,10 @@ impl Dataset for Classed {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.dataset.check_damage()
+    }
+
+    fn read_again(&self, index: u64) {
+        self.dataset.read_again(index);
     }
 
     fn interrupt(&self) {

@@ -22,6 +22,7 @@
 pub mod pack;
 
 mod bundles;
+mod cache_use;
 mod classed;
 mod decoder;
 pub mod errno;
@@ -53,6 +54,7 @@ mod text_file;
 mod waiting;
 
 pub use bundles::{Ahead, Bundles};
+pub use cache_use::CacheUse;
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
@@ -258,6 +260,11 @@ pub trait Dataset: Send + Sync {
         None
     }
 
+    /// Returns what the cache did that this machine has for the dataset, if there is one.
+    fn cache_use(&self) -> Option<CacheUse> {
+        None
+    }
+
     /// Returns how a run should fetch samples, if reads have latency; [`FetchDepth::NONE`] if the threads that prepare
     /// samples should read them.
     fn fetch_depth(&self) -> FetchDepth {
@@ -313,6 +320,10 @@ pub trait Dataset: Send + Sync {
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.check()
     }
+
+    /// Announces that a sample is read again, because its bytes came damaged: they shall come from where they are
+    /// stored, and not from a cache.
+    fn read_again(&self, _index: u64) {}
 
     /// Fails all reads that wait for a drive, so that their threads can end.
     fn interrupt(&self) {}

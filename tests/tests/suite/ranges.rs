@@ -24,7 +24,7 @@ fn photos() -> Photos {
     Photos::with_sizes(SAMPLES, |index| (320 + index % 9, 240 + index % 7))
 }
 
-fn over(place: &str) -> LoaderBuilder {
+pub fn over(place: &str) -> LoaderBuilder {
     loader(Path::new(place)).with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 2))
 }
 

@@ -12,13 +12,16 @@ mod redis;
 mod server;
 
 use self::redis::Redis;
+use super::cached::open_cache;
 use super::server_path::lasting;
+use crate::cache::{Cache, CacheOptions};
+use crate::error::LoaderError;
 use cassandra::Cassandra;
-use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
+use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
 use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use layout::{CHUNK_BYTES, Content, HEAD_BYTES, Key, Manifest, Version, chunk_of};
+use layout::{CHUNK_BYTES, Content, Key, Manifest, Version, chunk_of};
 use server::ValueServer;
 use std::fmt;
 use std::io;
@@ -43,12 +46,16 @@ pub(super) fn is_url(place: &str) -> bool {
     redis::is_url(place) || cassandra::is_url(place)
 }
 
-/// Opens the pack at a URL.
-pub(super) fn open(url: &str) -> Result<Box<dyn Blocks>, NotOpened> {
-    if cassandra::is_url(url) {
-        return Ok(Box::new(ValueBlocks::<Cassandra>::open(url)?));
+/// Opens the pack at a URL, and its cache if one is asked for.
+pub(super) fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Box<dyn Blocks>, Option<Cache>), NotOpened> {
+    fn open<S: ValueServer>(
+        url: &str,
+        cache: Option<&CacheOptions>,
+    ) -> Result<(Box<dyn Blocks>, Option<Cache>), NotOpened> {
+        let (blocks, cache) = ValueBlocks::<S>::open(url, cache)?;
+        Ok((Box::new(blocks), cache))
     }
-    Ok(Box::new(ValueBlocks::<Redis>::open(url)?))
+    if cassandra::is_url(url) { open::<Cassandra>(url, cache) } else { open::<Redis>(url, cache) }
 }
 
 /// A pack in values.
@@ -112,19 +119,30 @@ pub(super) enum NotOpened {
     Server(String),
     /// The pack's index.
     Format(FormatError),
+    /// The cache.
+    Cache(LoaderError),
 }
 
 impl<S: ValueServer> ValueBlocks<S> {
-    fn open(url: &str) -> Result<Self, NotOpened> {
+    /// Opens the pack at a URL, and its cache if one is asked for.
+    fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Self, Option<Cache>), NotOpened> {
         let server = S::new(url).map_err(NotOpened::Server)?;
         let manifest = manifest(&server).map_err(NotOpened::Server)?;
         let identity = manifest.identity().expect("a manifest is refused without one");
         let version = Version::of(&identity);
-        let bytes = server.path().wait(manifest.index_bytes as usize, read_index(&server, &manifest, &identity));
-        let bytes = RwLock::new(bytes.map_err(|error| NotOpened::Server(error.to_string()))?);
+        let read = |chunks: Range<u64>, cache: Option<&Cache>| {
+            let bytes = manifest.chunk(chunks.end - 1).end - manifest.chunk(chunks.start).start;
+            let reading = read_index(&server, &manifest, &identity, chunks, cache);
+            server.path().wait(bytes as usize, reading).map_err(|error| NotOpened::Server(error.to_string()))
+        };
+        // The server says which pack that is, and not the cache.
+        let begin = if cache.is_some() { read(0..1, None)? } else { Vec::new() };
+        let superblock = &begin[..begin.len().min(BLOCK_BYTES as usize)];
+        let cache = cache.map(|options| open_cache(options, superblock)).transpose().map_err(NotOpened::Cache)?;
+        let bytes = RwLock::new(read(0..manifest.chunks(), cache.as_ref())?);
         let index = Arc::new(HeldIndex { bytes, is_held: true.into(), pack_bytes: manifest.pack_bytes });
         let map = ValueMap::read(Box::new(IndexBlocks(index.clone())), Path::new(url)).map_err(NotOpened::Format)?;
-        Ok(Self { server, manifest, version, map, index })
+        Ok((Self { server, manifest, version, map, index }, cache))
     }
 
     /// Cuts reads at the borders of values, and fills with zeros what lies in no value.
@@ -230,29 +248,40 @@ fn manifest<S: ValueServer>(server: &S) -> Result<Manifest, String> {
     }
 }
 
-/// Reads the index of a pack: superblock and sections.
-async fn read_index(server: &impl ValueServer, manifest: &Manifest, identity: &Identity) -> io::Result<Vec<u8>> {
+/// Reads chunks of the index of a pack, which begins with the superblock, from the cache as far as that has them.
+async fn read_index(
+    server: &impl ValueServer,
+    manifest: &Manifest,
+    identity: &Identity,
+    chunks: Range<u64>,
+    cache: Option<&Cache>,
+) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(manifest.index_bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let chunk = async |number: u64| {
         let key = Key::Content(Version::of(identity), Content::Index(number));
         let range = manifest.chunk(number);
         let length = (range.end - range.start) as usize;
+        let mut chunk = vec![0; length];
+        if cache.is_some_and(|cache| cache.fill(range.start, &mut chunk).is_empty()) {
+            return Ok(chunk);
+        }
         for _ in 0..CHUNK_ATTEMPTS {
             let value = server.get(key, length).await?;
             let missing =
                 || lasting(format!("the server has no value {}; `ddlp push` sends it again", server.describe(key)));
             let value = value.ok_or_else(missing)?;
-            if chunk_of(identity, number, &value).is_some_and(|chunk| chunk.len() == length) {
-                return Ok(value);
+            if let Some(came) = chunk_of(identity, number, &value).filter(|came| came.len() == length) {
+                cache.into_iter().for_each(|cache| cache.keep(range.start, came));
+                return Ok(came.to_vec());
             }
         }
         let what = server.describe(key);
         Err(lasting(format!("the value {what} is damaged; `ddlp push --verify` sends it again")))
     };
-    let mut chunks = futures_util::stream::iter((0..manifest.chunks()).map(chunk)).buffered(CHUNKS_IN_FLIGHT);
-    while let Some(value) = chunks.next().await {
-        bytes.extend_from_slice(&value?[HEAD_BYTES as usize..]);
+    let mut chunks = futures_util::stream::iter(chunks.map(chunk)).buffered(CHUNKS_IN_FLIGHT);
+    while let Some(chunk) = chunks.next().await {
+        bytes.extend_from_slice(&chunk?);
     }
     Ok(bytes)
 }

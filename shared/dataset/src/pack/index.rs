@@ -79,14 +79,19 @@ impl Index {
     pub(super) fn record_bytes(&self, index: u64) -> io::Result<[u8; RECORD_BYTES]> {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
-        let start = self.layout.section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
-        self.file.read(start, &mut bytes)?;
+        self.file.read(self.record_extent(index).start, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Returns where a record lies.
+    pub(super) fn record_extent(&self, index: u64) -> Range<u64> {
+        let start = self.layout.section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
+        start..start + RECORD_BYTES as u64
     }
 
     /// Returns a record, or the problem with it. `index` must exist.
     pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
-        let judged = self.file.read_judged(|| {
+        let judged = self.file.read_judged(self.record_extent(index), || {
             let bytes = self.record_bytes(index)?;
             Ok((crc32c::crc32c(&bytes), IndexRecord::parse(&bytes, &self.layout)))
         });
@@ -104,7 +109,7 @@ impl Index {
         let path = || self.file.path().to_owned();
         let section = self.layout.section(part);
         let (mut piece, stored) = (Vec::new(), section.crc32c);
-        let judged = self.file.read_judged(|| {
+        let judged = self.file.read_judged(section.extent(), || {
             let (mut taken, mut computed) = (new(), 0);
             for (offset, length) in pieces(section.extent()) {
                 self.file.read_extent(offset, length, &mut piece)?;
@@ -121,7 +126,8 @@ impl Index {
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(IndexPart::Names).offset + record.name_offset;
         let (stored, mut bytes) = (record.name_crc32c, vec![0; record.name_length as usize]);
-        let judged = self.file.read_judged(|| {
+        let extent = start..start.saturating_add(record.name_length.into());
+        let judged = self.file.read_judged(extent, || {
             self.file.read(start, &mut bytes)?;
             let computed = crc32c::crc32c(&bytes);
             let damaged = || format!("its name's checksum is {stored:08x}, {computed:08x} computed");
@@ -149,7 +155,7 @@ impl Index {
 
 fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Result<PackLayout, SuperblockProblem>> {
     let mut block = Vec::new();
-    file.read_judged(|| {
+    file.read_judged(0..BLOCK_BYTES, || {
         file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
         Ok((crc32c::crc32c(&block), PackLayout::parse(&block, file_bytes)))
     })

@@ -3,7 +3,7 @@
 use super::bundles::{BundleIndex, check_record};
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, IndexPart, RECORD_BYTES};
+use super::format::{FormatError, IndexPart};
 use super::index::Index;
 use super::read_ahead::{ReadAhead, extents_around};
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
@@ -11,8 +11,8 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Ahead, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
-    Reading, Requests, SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
+    Ahead, CacheUse, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece,
+    ReadError, Reading, Requests, SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::{Fidelity, Format, ScanGroups};
 use std::fs::{File, Metadata};
@@ -283,8 +283,7 @@ impl Dataset for Pack {
         if self.records.is_some() {
             return 0..0;
         }
-        let start = self.layout().section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
-        start..start + RECORD_BYTES as u64
+        self.index.record_extent(index)
     }
 
     fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
@@ -320,6 +319,10 @@ impl Dataset for Pack {
 
     fn requests(&self) -> Option<Requests> {
         self.index.file.blocks().and_then(Blocks::requests)
+    }
+
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.index.file.blocks().and_then(Blocks::cache_use)
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -385,6 +388,14 @@ impl Dataset for Pack {
         // The damage may have come with an extent, and is then not where the bytes are stored.
         self.ahead.forget();
         self.index.check(true)
+    }
+
+    fn read_again(&self, index: u64) {
+        let (Some(blocks), Ok(record)) = (self.index.file.blocks(), self.short_record(index)) else { return };
+        let (header, bundles) = (record.header(), self.bundles.as_ref().filter(|_| record.form.is_in_pieces()));
+        let pieces = bundles.into_iter().flat_map(|bundles| bundles.pieces(index)).map(|piece| piece.extent);
+        let extents = pieces.chain([header.bytes, header.detail]).filter(|extent| !extent.is_empty());
+        extents.for_each(|extent| blocks.forget(extent));
     }
 
     fn interrupt(&self) {

@@ -101,6 +101,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 }
                 Step::Check => {
                     self.dataset.check_damage().map_err(ReadError::from)?;
+                    self.dataset.read_again(self.index);
                     sample.fetch.checked(self.dataset.comes_over_network(), sample.memory.sample(), plan);
                 }
                 Step::Render | Step::Done(_) => return Ok(()),

@@ -16,8 +16,9 @@ pub(crate) use file::paths_in;
 
 use crate::sample::IdentityHasher;
 use crate::{
-    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, OpenError, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
+    Identity, Location, MixPart, OpenError, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored,
+    Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
@@ -365,6 +366,11 @@ impl Dataset for Mix {
         self.datasets().filter_map(Dataset::requests).reduce(Requests::and)
     }
 
+    /// The use of the caches of all datasets together.
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.datasets().filter_map(Dataset::cache_use).reduce(CacheUse::and)
+    }
+
     /// The depth that the slowest dataset needs. No read serves two samples, which may lie in different datasets.
     fn fetch_depth(&self) -> FetchDepth {
         let depths = || self.datasets().map(Dataset::fetch_depth);
@@ -424,6 +430,11 @@ impl Dataset for Mix {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.datasets().try_for_each(Dataset::check_damage)
+    }
+
+    fn read_again(&self, index: u64) {
+        let (member, index) = self.member(index);
+        member.dataset.read_again(index);
     }
 
     fn interrupt(&self) {
