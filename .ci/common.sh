@@ -49,7 +49,7 @@ no_long_lines() {
 }
 
 scripts() {
-    local script scripts=(demo check .ci/{run,full,soak} fuzz/run scripts/{board,operation-pictures,python})
+    local script scripts=(demo check .ci/{run,full,soak} fuzz/run scripts/{board,cassandra,operation-pictures,python})
     scripts+=(packaging/debian/{postinst,prerm,postrm})
     for script in "${scripts[@]}" scripts/setup.sh .ci/common.sh; do bash -n "$script" || return 1; done
     no_long_lines || return 1

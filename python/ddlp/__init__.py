@@ -13,7 +13,7 @@ from . import _operations
 from ._arrow import ArrowTable
 from ._batch import Batch, NamedBatch
 from ._compose import Compose
-from ._dataset import Dataset, split
+from ._dataset import Dataset
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
 from ._drives import Drive, LocalDrive
@@ -38,6 +38,7 @@ from ._packing import pack, push
 from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
 from ._report import Report
 from ._samples import Samples
+from ._split import read_split, split
 
 __all__ = [
     "IMAGENET",
@@ -72,6 +73,7 @@ __all__ = [
     "imagenet_val",
     "pack",
     "push",
+    "read_split",
     "split",
 ]
 __all__ += [name for name in _operations.__all__ if name not in __all__]

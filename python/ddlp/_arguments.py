@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ._arrow import ArrowTable
-from ._choice import file_of
+from ._choice import file_of, part_of
 from ._dataset import Dataset
 from ._drives import Drive, cores_of, described
 from ._fidelity import text_of
 from ._fields import ArrowStream, path_of
 from ._instead import refuses_other_loaders
 from ._mix import Mix
-from ._options import limit_of
+from ._options import folder_of, limit_of
 from ._phases import Normalize, Pipelines
 from ._samples import Samples
 
@@ -46,6 +46,7 @@ class Arguments:
         last: Literal["short", "drop", "pad"] = "short",
         epoch_samples: int | None = None,
         indices: Sequence[int] | Callable[[int], Any] | str | os.PathLike[str] | Any | None = None,
+        split: str | None = None,
         repeats: int = 1,
         views: int = 1,
         weights: Literal["balanced"] | Sequence[float] | Any | None = None,
@@ -71,6 +72,9 @@ class Arguments:
         fetch_depth: int | None = None,
         fetch_memory: int = 134217728,
         ramp_up: int = 0,
+        fetch_hedge: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int | None = None,
         window: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -144,6 +148,9 @@ class Arguments:
                 ``indices(epoch)``. It must return the same for the same epoch, and may be called three epochs ahead.
                 With ``shuffle=False``, samples come in this order. A state knows the indices, and a function by those
                 of epoch 0. Default: all samples.
+            split: Part of a split whose samples an epoch has: the file that `ddlp split` wrote, a colon, and the part's
+                name. States and plans record the split's identity. A split of another dataset is refused. Default: all
+                samples.
             repeats: How many times in succession each sample of an epoch occurs, with draws of its own each time;
                 several ranks take turns at them, as by torchvision's RASampler. An epoch is as long as without
                 `repeats`, and so has fewer different samples.
@@ -203,6 +210,16 @@ class Arguments:
                 The batch that is due next, and one that has begun, may each take as much again.
             ramp_up: Slow start over a store: the samples of one batch are asked for at first, and those of one more for
                 each `ramp_up` batches that are delivered.
+            fetch_hedge: Asks a store a second time for a sample that takes longer than this share of all answers, in
+                percent, and takes what comes first. At most the rest of the samples in flight are asked for twice.
+                Default: each sample is asked for once.
+            cache: Folder on a disk of this machine in which bytes of the dataset are cached, if the dataset comes over
+                a network: what was read once is not asked for again, in later epochs, by later runs and by other
+                processes. Several datasets and processes may share the folder. A dataset in files has no use for it.
+                Default: no cache.
+            cache_limit: Most bytes that the folder of `cache` may take. When it is full, datasets that no process has
+                open make room; bytes for which there is no room are not cached. Default: all but a twentieth of the
+                disk.
             window: Look-ahead of the strategy "ordered" in batches. Default: as many as buffers and slots can hold.
             rank: Number of this process, from 0. Each rank gets its share of every global batch. Default: that of
                 torch.distributed if it is initialised, else RANK, else 0.
@@ -238,6 +255,7 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "last": None,
     "epoch_samples": None,
     "indices": file_of,
+    "split": part_of,
     "repeats": None,
     "views": None,
     "dtype": None,
@@ -257,6 +275,9 @@ OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "fetch_depth": None,
     "fetch_memory": None,
     "ramp_up": None,
+    "fetch_hedge": None,
+    "cache": folder_of,
+    "cache_limit": None,
     "window": None,
     "stall_after_s": None,
     "metrics": None,

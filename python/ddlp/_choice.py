@@ -25,6 +25,18 @@ def file_of(indices: Any) -> str | None:
     return os.path.abspath(indices) if isinstance(indices, (str, os.PathLike)) else None
 
 
+def part_of(split: Any) -> str | None:
+    """Returns a part of a split, FILE:PART, with the absolute path of the file."""
+    if split is None:
+        return None
+    if not isinstance(split, str):
+        raise ConfigurationError(
+            f"`split` is {split!r}, but must be a file and the name of a part, such as 'splits.json:train'"
+        )
+    file, colon, part = split.rpartition(":")
+    return os.path.abspath(file) + colon + part if file else split
+
+
 def whole_numbers(name: str, values: Any) -> bytes:
     """Returns a list or array of whole numbers as int64. Names the first value that is not one."""
     view = view_of(values)

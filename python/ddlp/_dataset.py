@@ -1,12 +1,11 @@
-"""The samples of a dataset, and its division into parts."""
+"""The samples of a dataset."""
 
 from __future__ import annotations
 
-import math
 import os
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, overload
 
 from . import _ddlp
 from ._arrow import ArrowTable
@@ -77,7 +76,7 @@ class Dataset:
         items are read.
         """
         if self._targets is None:
-            self._targets = _numbers(self._labels())
+            self._targets = numbers(self._labels())
         return self._targets
 
     def _label(self, index: int) -> int:
@@ -165,56 +164,7 @@ def source_and_options(dataset: Any, kind: Any, classes: Any, drives: Any) -> tu
     return source, {"dataset": source.argument, "kind": kind, "classes": classes}
 
 
-def split(
-    dataset: Dataset | Samples | Any,
-    parts: Sequence[float] | Sequence[int] | None = None,
-    *,
-    folds: int | None = None,
-    by: Literal["class"] | Sequence[int] | None = None,
-    indices: Any = None,
-    seed: int = 0,
-) -> list[Any]:
-    """Divides the samples of a dataset into parts, such as those of training and validation.
-
-    Returns arrays of indices in ascending order, for the option `indices` of a loader. Each sample is in one part. The
-    parts follow from the arguments alone, on every machine::
-
-        train, val = ddlp.split("train.ddlp", (0.8, 0.2), by="class")
-        for train, val in ddlp.split("train.ddlp", folds=5):
-            ...
-
-    Args:
-        dataset: A Dataset, or what a Loader takes as one.
-        parts: Shares that add up to 1, such as ``(0.8, 0.2)``, or numbers of samples that add up to those of the
-            dataset.
-        folds: In place of `parts`: the number of folds. For each fold, the list that is returned has a pair of arrays:
-            the other samples, for training, and those of the fold, for validation.
-        by: "class" divides each class by the same shares, to within a sample. A list of whole numbers, one for each
-            sample of the dataset, does the same for groups of equal numbers. Default: the dataset is divided as one.
-        indices: Divides only these samples. Each may occur once.
-        seed: Seed of the random choices.
-
-    Raises:
-        ConfigurationError: The arguments do not fit each other or the dataset.
-        UnavailableError: The dataset cannot be opened.
-    """
-    if not isinstance(dataset, Dataset):
-        of_loader = getattr(dataset, "dataset", None)
-        dataset = of_loader if isinstance(of_loader, Dataset) else Dataset(dataset)
-    chosen = _chosen(indices, len(dataset))
-    count = len(dataset) if chosen is None else len(chosen)
-    sizes = _sizes(parts, folds, count)
-    pieces = [array("q", piece) for piece in _ddlp.split_samples(_groups(by, dataset, chosen), sizes, _seed(seed))]
-    if chosen is not None:
-        pieces = [array("q", sorted(chosen[at] for at in piece)) for piece in pieces]
-    arrays = [_numbers(piece.tobytes()) for piece in pieces]
-    if folds is None:
-        return arrays
-    others = [array("q", sorted(at for other in pieces if other is not piece for at in other)) for piece in pieces]
-    return [(_numbers(other.tobytes()), fold) for other, fold in zip(others, arrays, strict=True)]
-
-
-def _numbers(data: bytes) -> Any:
+def numbers(data: bytes) -> Any:
     """Returns int64 as an array of NumPy, or of the module `array` if NumPy is not installed."""
     try:
         import numpy
@@ -229,92 +179,3 @@ def _place(index: int, count: int) -> int:
     if not -count <= at < count:
         raise IndexError(f"sample {at} of a dataset of {count} samples")
     return at % count
-
-
-def _seed(seed: Any) -> int:
-    number = whole("seed", seed)
-    if not 0 <= number < 2**64:
-        raise ConfigurationError(f"seed is {number}, but must be a whole number from 0 on")
-    return number
-
-
-def _chosen(indices: Any, count: int) -> array[int] | None:
-    """Returns the indices that are to be divided; None for all."""
-    if indices is None:
-        return None
-    chosen = array("q", whole_numbers("`indices`", indices))
-    seen: dict[int, int] = {}
-    for at, index in enumerate(chosen):
-        if not 0 <= index < count:
-            raise ConfigurationError(
-                f"`indices`[{at}] is {index}, but the dataset has {count} samples, numbered from 0"
-            )
-        if index in seen:
-            raise ConfigurationError(
-                f"`indices`[{at}] is {index}, as is `indices`[{seen[index]}]: a sample in two parts would be no "
-                "division, so name each once"
-            )
-        seen[index] = at
-    if not chosen:
-        raise ConfigurationError("`indices` is empty: leave it out to divide all samples")
-    return chosen
-
-
-def _groups(by: Any, dataset: Dataset, chosen: array[int] | None) -> bytes:
-    if by is None:
-        return bytes(8 * (len(dataset) if chosen is None else len(chosen)))
-    if isinstance(by, str) and by != "class":
-        raise ConfigurationError(f'by is {by!r}, but must be "class", or a list of a whole number for each sample')
-    groups = array("q", dataset._labels() if isinstance(by, str) else whole_numbers("by", by))
-    if len(groups) != len(dataset):
-        raise ConfigurationError(
-            f"by has {len(groups)} numbers, but the dataset has {len(dataset)} samples: give a number for each"
-        )
-    return groups.tobytes() if chosen is None else array("q", [groups[index] for index in chosen]).tobytes()
-
-
-def _sizes(parts: Any, folds: Any, count: int) -> list[int]:
-    """Returns the number of samples of each part."""
-    if (parts is None) == (folds is None):
-        raise ConfigurationError("give either the parts, such as (0.8, 0.2), or folds")
-    if folds is not None:
-        number = whole("folds", folds)
-        if not 2 <= number <= count:
-            raise ConfigurationError(f"folds is {number}, but must be 2 to {count}, the number of samples")
-        return list(_cut([fold / number for fold in range(1, number + 1)], count))
-    try:
-        given = list(parts)
-        total = math.fsum(given)
-    except TypeError:
-        raise ConfigurationError(
-            f"the parts are {parts!r}, but must be a list of shares, such as (0.8, 0.2), or of numbers of samples"
-        ) from None
-    if any(not part > 0 for part in given):
-        raise ConfigurationError(f"the parts are {parts!r}, but each must be above 0")
-    if all(isinstance(part, int) for part in given) and given != [1]:
-        if total != count:
-            raise ConfigurationError(
-                f"the parts are {parts!r}, {sum(given)} samples together, but the dataset has {count}: let the numbers "
-                "add up to that, or give shares, such as (0.8, 0.2)"
-            )
-        return given
-    if abs(total - 1) > 1e-9:
-        raise ConfigurationError(
-            f"the parts are {parts!r}, which add up to {total:g}, but must add up to 1: add a part for the rest"
-        )
-    sizes = list(_cut([math.fsum(given[: at + 1]) for at in range(len(given))], count))
-    if 0 in sizes:
-        raise ConfigurationError(
-            f"part {sizes.index(0)} of {parts!r} would have none of the {count} samples: give it a larger share"
-        )
-    return sizes
-
-
-def _cut(ends: list[float], count: int) -> Iterator[int]:
-    """Yields the sizes of pieces whose ends are these shares of the whole."""
-    begin = 0
-    for end in ends[:-1]:
-        at = math.floor(end * count + 0.5)
-        yield at - begin
-        begin = at
-    yield count - begin

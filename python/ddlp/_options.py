@@ -38,6 +38,13 @@ def limit_of(max_corrupt: Any) -> str:
     return "default" if max_corrupt is None else str(max_corrupt)
 
 
+def folder_of(cache: Any) -> str | None:
+    """Returns the absolute path of the folder of a cache."""
+    if cache is None or isinstance(cache, (str, os.PathLike)):
+        return None if cache is None else os.path.abspath(cache)
+    raise ConfigurationError(f"`cache` is {cache!r}, but must be the path of a folder")
+
+
 def written(options: dict[str, Any]) -> str:
     """Writes options as JSON, which has no infinite numbers."""
     for name, value in options.items():

@@ -102,16 +102,17 @@ def push(
     threads: int | None = None,
     progress: bool | Progress = True,
 ) -> dict[str, Any]:
-    """Puts a dataset into Redis or Valkey, where each sample becomes one value, or a pack into an object store.
+    """Puts a dataset into Redis, Valkey, Cassandra or ScyllaDB, sample by sample, or a pack into an object store.
 
     A pack is sent as it is. Any other dataset is packed first, into a file without a name in the folder for temporary
-    files, which needs room for it. A push to Redis or Valkey that was stopped can be called again: it sends only what
-    is missing. The password is that of the environment variable REDISCLI_AUTH.
+    files, which needs room for it. A push that was stopped, except for one to an object store, can be called again: it
+    sends only what is missing. The password is that of the environment variable REDISCLI_AUTH for Redis and Valkey, and
+    of CASSANDRA_PASSWORD for Cassandra and ScyllaDB.
 
     Args:
         source: Path of a pack, or what `pack` takes.
-        url: Where to put it: redis://HOST:PORT/DB/NAME, rediss://… for TLS, s3://BUCKET/PATH, gs://BUCKET/PATH or
-            az://CONTAINER/PATH.
+        url: Where to put it: redis://HOST:PORT/DB/NAME, cql://HOST/KEYSPACE/NAME (rediss:// and cqls:// for TLS),
+            s3://BUCKET/PATH, gs://BUCKET/PATH or az://CONTAINER/PATH.
         format: How samples are stored, as `pack` takes it. With a value other than "encoded", a pack is packed again.
         jpeg: How JPEGs are stored, as `pack` takes it. With a value, a pack is packed again.
         max_side: As `pack` takes it.

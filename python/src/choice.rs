@@ -2,10 +2,13 @@
 
 use crate::errors;
 use crate::of_epoch::OfEpoch;
-use ddlp_host::{Choice, Indices, Weights};
+use ddlp_host::dataset::SampleFields;
+use ddlp_host::splits::{self, Split, SplitPart, SplitQuery};
+use ddlp_host::{Choice, Dataset, Indices, Weights};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The choice as `ddlp/_choice.py` makes it.
@@ -62,20 +65,77 @@ fn indices_of(name: &str, bytes: &[u8]) -> Result<Vec<u64>, String> {
     numbers.enumerate().map(index).collect()
 }
 
-/// Divides samples into parts of these sizes, as `ddlp_host::split` does. The groups and the returned positions are
-/// int64.
+/// Divides samples into parts of these sizes, as `ddlp_host::split` does, or `ddlp_host::split_evenly`. The groups and
+/// the returned positions are int64.
 #[pyfunction]
 pub fn split_samples<'py>(
     py: Python<'py>,
     groups: PyBackedBytes,
     sizes: Vec<u64>,
     seed: u64,
+    evenly: bool,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let parts = py.detach(|| {
         let groups: Vec<i64> = groups.chunks_exact(8).map(|bytes| i64::from_ne_bytes(eight(bytes))).collect();
-        ddlp_host::split(&groups, &sizes, seed)
+        let split = if evenly { ddlp_host::split_evenly } else { ddlp_host::split };
+        split(&groups, &sizes, seed)
     });
     let parts = parts.map_err(|error| errors::configuration(error.to_string()))?;
-    let bytes = |part: Vec<u64>| PyBytes::new(py, &part.iter().flat_map(|at| at.to_ne_bytes()).collect::<Vec<u8>>());
-    Ok(parts.into_iter().map(bytes).collect())
+    Ok(parts.iter().map(|part| as_bytes(py, part)).collect())
+}
+
+/// Returns indices as int64.
+fn as_bytes<'py>(py: Python<'py>, indices: &[u64]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &indices.iter().flat_map(|at| at.to_ne_bytes()).collect::<Vec<u8>>())
+}
+
+/// Returns the sizes of parts that are these shares of `count` samples.
+#[pyfunction]
+pub fn split_sizes(ratios: Vec<f64>, count: u64) -> PyResult<Vec<u64>> {
+    splits::sizes(&ratios, count).map_err(|error| errors::configuration(error.to_string()))
+}
+
+/// Returns the parts in the file of a split.
+#[pyfunction]
+pub fn read_split<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+    let split = py.detach(|| Split::read(&path)).map_err(|error| errors::configuration(error.to_string()))?;
+    Ok(split.parts().iter().map(|part| (part.name.clone(), as_bytes(py, &part.indices))).collect())
+}
+
+/// How the parts of a split were made: `where`, shares, balance and seed.
+pub type GivenQuery = (Option<String>, Vec<f64>, String, u64);
+
+/// Returns the indices of the samples for which the answer to a question is yes, as int64.
+pub fn samples_where<'py>(
+    py: Python<'py>,
+    dataset: &dyn Dataset,
+    beside: &SampleFields,
+    question: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let found = py.detach(|| splits::samples_where(question, dataset, beside));
+    found.map(|found| as_bytes(py, &found)).map_err(|error| errors::configuration(error.to_string()))
+}
+
+/// Writes the file of a split with these parts, each of indices as int64. The error says what to do.
+pub fn write_split(
+    dataset: &dyn Dataset,
+    path: &Path,
+    names: Option<Vec<String>>,
+    parts: &[PyBackedBytes],
+    query: Option<GivenQuery>,
+) -> Result<(), String> {
+    let names = names.unwrap_or_else(|| splits::default_names(parts.len()));
+    if names.len() != parts.len() {
+        return Err(format!("`names` has {} names for {} parts: name each", names.len(), parts.len()));
+    }
+    let query = query.map(|(filter, ratios, balance, seed)| {
+        Ok::<_, String>(SplitQuery { filter, ratios, balance: balance.parse()?, seed })
+    });
+    let part = |(name, indices): (String, &PyBackedBytes)| {
+        Ok::<_, String>(SplitPart { name, indices: indices_of("a part", indices)? })
+    };
+    let parts = names.into_iter().zip(parts).map(part).collect::<Result<_, _>>()?;
+    let split = Split::of_parts(dataset, query.transpose()?, parts).map_err(|error| error.to_string())?;
+    std::fs::write(path, split.to_bytes())
+        .map_err(|error| format!("`out`: {} cannot be written: {error}", path.display()))
 }

@@ -3,6 +3,7 @@
 
 use crate::arrays::Arrays;
 use crate::arrow::{Columns, Table};
+use crate::choice::{self, GivenQuery};
 use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
@@ -10,7 +11,7 @@ use ddlp_host::dataset::SampleFields;
 use ddlp_host::dataset::list::List;
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::pixels::LABEL;
-use ddlp_host::{Dataset, Host, OpenOptions};
+use ddlp_host::{CacheOptions, Dataset, Host, OpenOptions};
 use pyo3::exceptions::PyIndexError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -46,15 +47,16 @@ pub fn mixed(
     py: Python<'_>,
     members: Vec<Member<'_>>,
     weights: Option<Vec<f64>>,
-    (host, options): (&Host, &OpenOptions),
+    (host, options, cache): (&Host, &OpenOptions, Option<&CacheOptions>),
     objects: &mut Vec<Arc<Sequence>>,
 ) -> PyResult<Arc<dyn Dataset>> {
     let mut datasets = Vec::with_capacity(members.len());
     for (name, samples, columns) in members {
         let dataset = match samples.extract::<PathBuf>() {
             Ok(path) => {
-                let (host, options) = (host.clone(), options.clone());
-                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &options))?;
+                let (host, options, cache) = (host.clone(), options.clone(), cache.cloned());
+                let open = move || ddlp_host::open_dataset_with(&path, &host, &options, cache.as_ref());
+                let opened = opening::elsewhere(py, open)?;
                 opened.map_err(|error| errors::exception(&error))?
             }
             Err(_) => in_memory(&samples, columns, objects)?,
@@ -77,6 +79,18 @@ impl OpenDataset {
     /// Returns a handle on the dataset of a run, with the fields beside it.
     pub fn new(dataset: Arc<dyn Dataset>, beside: SampleFields, objects: Vec<Arc<Sequence>>) -> Self {
         Self { dataset, beside, objects }
+    }
+
+    /// Checks that the label of each sample is known without reading an item of an object.
+    fn check_labels(&self) -> PyResult<()> {
+        match self.objects.iter().find(|object| !object.knows_labels()) {
+            Some(unknown) => Err(errors::configuration(format!(
+                "the labels of a {} are known only when its items are read: let it have an attribute `targets` with \
+                 the label of each item",
+                unknown.type_name()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Checks the number of a sample.
@@ -110,11 +124,11 @@ impl OpenDataset {
         let (host, mut objects) = (Host::system(), Vec::new());
         let opened = match (path, dataset, mix) {
             (Some(path), ..) => {
-                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &how))?;
+                let opened = opening::elsewhere(py, move || ddlp_host::open_dataset_with(&path, &host, &how, None))?;
                 opened.map_err(|error| errors::exception(&error))?
             }
             (None, Some(dataset), _) => in_memory(&dataset, columns, &mut objects)?,
-            (None, None, Some((members, weights))) => mixed(py, members, weights, (&host, &how), &mut objects)?,
+            (None, None, Some((members, weights))) => mixed(py, members, weights, (&host, &how, None), &mut objects)?,
             (None, None, None) => return Err(errors::configuration("no dataset is given".into())),
         };
         Ok(Self { dataset: crate::packing::classed(opened, &classes)?, beside: SampleFields::default(), objects })
@@ -175,21 +189,30 @@ impl OpenDataset {
 
     /// The label of each sample, as int64.
     fn targets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        if let Some(unknown) = self.objects.iter().find(|object| !object.knows_labels()) {
-            return Err(errors::configuration(format!(
-                "the labels of a {} are known only when its items are read: let it have an attribute `targets` with \
-                 the label of each item",
-                unknown.type_name()
-            )));
-        }
+        self.check_labels()?;
         let labels = py.detach(|| -> Vec<u8> {
-            let label = |index| match self.beside.position(LABEL) {
-                Some(at) => self.beside.value(at, index).to_vec(),
-                None => i64::from(self.dataset.label(index)).to_ne_bytes().to_vec(),
-            };
+            let label = |index| self.beside.label(&*self.dataset, index).to_ne_bytes();
             (0..self.dataset.len()).flat_map(label).collect()
         });
         Ok(PyBytes::new(py, &labels))
+    }
+
+    /// The indices of the samples for which the answer to a question is yes, as int64.
+    fn samples_where<'py>(&self, py: Python<'py>, question: &str) -> PyResult<Bound<'py, PyBytes>> {
+        self.check_labels()?;
+        choice::samples_where(py, &*self.dataset, &self.beside, question)
+    }
+
+    /// Writes the file of a split with these parts, each of indices as int64.
+    fn write_split(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        names: Option<Vec<String>>,
+        parts: Vec<PyBackedBytes>,
+        query: Option<GivenQuery>,
+    ) -> PyResult<()> {
+        py.detach(|| choice::write_split(&*self.dataset, &path, names, &parts, query)).map_err(errors::configuration)
     }
 
     /// Returns the name of a sample.

@@ -53,7 +53,7 @@ mod _ddlp {
     #[pymodule_export]
     use super::batch::Batch;
     #[pymodule_export]
-    use super::choice::split_samples;
+    use super::choice::{read_split, split_samples, split_sizes};
     #[pymodule_export]
     use super::dataset::OpenDataset;
     #[pymodule_export]

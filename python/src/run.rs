@@ -178,7 +178,7 @@ impl Run {
         fidelity: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
-        let (buffers, epochs, how) = (options.buffers, options.epochs, options.opening());
+        let (buffers, epochs, how, cache) = (options.buffers, options.epochs, options.opening(), options.cache());
         let (host, mut objects) = (options.host().map_err(|error| errors::exception(&error))?, Vec::new());
         let mut builder = Loader::builder().options(options);
         let (mut calls_python, mut indices) = (dataset.is_some() || mix.is_some(), None);
@@ -191,7 +191,7 @@ impl Run {
         if let Some(dataset) = dataset {
             builder = builder.dataset(in_memory(&dataset, columns, &mut objects)?);
         } else if let Some((members, weights)) = mix {
-            builder = builder.dataset(mixed(py, members, weights, (&host, &how), &mut objects)?);
+            builder = builder.dataset(mixed(py, members, weights, (&host, &how, cache.as_ref()), &mut objects)?);
         }
         let (fields, table) = beside;
         for (name, dtype, shape, values) in fields {

@@ -86,3 +86,16 @@ def test_a_pack_is_pushed_to_s3_and_replaced_only_if_asked_to(credentials, pack)
         ddlp.push(pack, "s3://no-such-bucket/photos.ddlp", progress=False)
     with pytest.raises(ddlp.ConfigurationError, match="web servers take no packs"):
         ddlp.push(pack, "https://localhost/photos.ddlp", progress=False)
+
+
+def test_a_cache_holds_what_was_read_once(credentials, pack, tmp_path):
+    url, cache = f"s3://{BUCKET}/{KEY}", tmp_path / "cache"
+    contents, reports = [], []
+    for _ in range(2):
+        with ddlp.Loader(url, batch_size=8, cache=cache, cache_limit=1 << 30) as loader:
+            contents.append([batch.sample_ids for batch in loader])
+            reports.append(loader.report()["cache"])
+    assert contents[0] == contents[1]
+    assert reports[0]["kept_mb"] > 0 and reports[1]["kept_mb"] == 0 and reports[1]["mb"] > 0
+    with pytest.raises(ddlp.ConfigurationError, match="`cache` is 3"):
+        ddlp.Loader(url, batch_size=8, cache=3)

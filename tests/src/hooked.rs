@@ -2,8 +2,8 @@
 
 use crate::runs::wait_until;
 use ddlp_dataset::{
-    Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
+    MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_host::{Loader, ProgressHandle};
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
@@ -168,6 +168,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
+    }
+
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
         self.dataset.in_memory(index)
     }
@@ -254,6 +258,14 @@ impl<H: Hooks> Dataset for Hooked<H> {
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.hooks.checks_damage()?;
         self.dataset.check_damage()
+    }
+
+    fn read_again(&self, index: u64) {
+        self.dataset.read_again(index);
+    }
+
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.dataset.cache_use()
     }
 
     fn is_empty(&self) -> bool {

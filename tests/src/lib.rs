@@ -8,19 +8,23 @@
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.
-//! - [`redis`]: a real Redis server. [`certificates`]: certificates for servers with TLS.
+//! - [`redis`], [`nginx`], [`cassandra`]: real servers. [`redis_relay`]: a relay between loader and Redis that follows a
+//!   fault plan. [`certificates`]: certificates for servers with TLS.
 //! - [`runs`]: a run of the loader, reduced to the results that tests compare.
 //! - [`web`]: a web server that serves a file by ranges and follows a fault plan.
 
 pub mod agent;
+pub mod cassandra;
 pub mod certificates;
 pub mod contract;
 pub mod finishing;
 pub mod gpu;
 pub mod hooked;
+pub mod nginx;
 pub mod photos;
 pub mod proxy;
 pub mod redis;
+pub mod redis_relay;
 pub mod runs;
 pub mod stand_in;
 pub mod web;

@@ -85,7 +85,13 @@ impl RedisServer {
 
     /// Starts the server again at the same port.
     pub fn restart(&mut self) {
-        self.child = spawn(self.program, &self.folder, &self.args, self.port);
+        self.restart_with(&[]);
+    }
+
+    /// Starts the server again at the same port with more arguments. It answers, but may still be loading its data.
+    pub fn restart_with(&mut self, more: &[&str]) {
+        let args: Vec<String> = self.args.iter().cloned().chain(more.iter().map(|arg| (*arg).to_owned())).collect();
+        self.child = spawn(self.program, &self.folder, &args, self.port);
     }
 
     /// Sends a command, and returns the text of the answer: of a list, its elements by lines.
@@ -96,6 +102,25 @@ impl RedisServer {
         let answer = self.ask(words);
         assert!(!answer.starts_with(b"-"), "{}", String::from_utf8_lossy(&answer));
         answer
+    }
+
+    /// Sends words, and returns the text of the answer.
+    ///
+    /// # Panics
+    /// If the server answers with an error.
+    pub fn say(&self, words: &str) -> String {
+        let answer = self.command(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Returns the server's identifier in its cluster.
+    pub fn id(&self) -> String {
+        self.say("CLUSTER MYID")
+    }
+
+    /// Returns the server's port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Returns all keys.
@@ -114,6 +139,57 @@ impl RedisServer {
             stream.write_all(&[word, &b"\r\n"[..]].concat()).expect("the server reads");
         }
         reply(&mut BufReader::new(stream))
+    }
+}
+
+/// Servers that share the slots of a cluster evenly, and then replicas of the first ones.
+pub struct RedisCluster {
+    /// The servers: masters, then replicas.
+    pub servers: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts servers, and makes the first `masters` of them a cluster, the others replicas; `None`, with a line that
+    /// says why, if none is installed.
+    pub fn start(folder: &Path, masters: usize, replicas: usize) -> Option<Self> {
+        let rules = "--cluster-enabled yes --cluster-node-timeout 1000 --cluster-config-file nodes.conf --cluster-port";
+        let mut servers = Vec::new();
+        let mut buses = Vec::new();
+        for number in 0..masters + replicas {
+            let place = folder.join(format!("cluster{number}"));
+            fs::create_dir(&place).expect("a folder for the server");
+            buses.push(free_port().to_string());
+            let rules: Vec<&str> = rules.split(' ').chain([&**buses.last().expect("a port")]).collect();
+            servers.push(RedisServer::start(&place, &rules)?);
+        }
+        for (number, server) in servers.iter().enumerate() {
+            if number < masters {
+                let [first, last] = [number, number + 1].map(|number| 16_384 * number / masters);
+                server.say(&format!("CLUSTER ADDSLOTSRANGE {first} {}", last - 1));
+            }
+            let (port, bus) = (servers[0].port, &buses[0]);
+            server.say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
+        }
+        let cluster = Self { servers };
+        let known = format!("cluster_known_nodes:{}", masters + replicas);
+        cluster.wait_until("the nodes know each other", |info| info.contains(&known));
+        for replica in masters..masters + replicas {
+            let master = cluster.servers[replica - masters].id();
+            wait_until("the replica knows its master", || {
+                let answer = cluster.servers[replica].ask(&[b"CLUSTER", b"REPLICATE", master.as_bytes()]);
+                !answer.starts_with(b"-")
+            });
+            wait_until("the replica has its master's data", || {
+                let said = cluster.servers[replica].say("INFO replication");
+                said.contains("master_link_status:up")
+            });
+        }
+        cluster.wait_until("the cluster is up", |info| info.contains("cluster_state:ok"));
+        Some(cluster)
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        wait_until(what, || self.servers.iter().all(|server| is_so(&server.say("CLUSTER INFO"))));
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Answer {
     Damaged(usize),
     /// This status and these headers, without the range.
     Status(&'static str, &'static str),
+    /// This status and this body.
+    Refused(&'static str, &'static str),
     /// The range's first bytes, then the end of the connection.
     Cut(usize),
     /// The range, later.
@@ -121,6 +123,10 @@ fn serve(stream: &TcpStream, bytes: &[u8], requests: &Requests, plan: &Plan) -> 
             Answer::Cut(at) => sent = at.min(sent),
             Answer::Status(status, more) => {
                 write!(out, "HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\n\r\n")?;
+                continue;
+            }
+            Answer::Refused(status, body) => {
+                write!(out, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
                 continue;
             }
             Answer::Whole => {

@@ -23,6 +23,7 @@ use clap::Subcommand;
 pub enum BenchCommand {
     Dual(dual::DualArgs),
     Gpu(gpu::GpuArgs),
+    Line(line::LineArgs),
     Remote(remote::RemoteArgs),
 }
 
@@ -31,6 +32,7 @@ pub fn bench(command: &BenchCommand, interrupt: &Interrupt) -> anyhow::Result<En
     match command {
         BenchCommand::Dual(args) => dual::dual(args, interrupt),
         BenchCommand::Gpu(args) => gpu::gpu(args, interrupt),
+        BenchCommand::Line(args) => line::line(args),
         BenchCommand::Remote(args) => remote::remote(args, interrupt),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`pack`], [`inspect`], [`verify`], [`push`]: packs. [`storing`]: options of those that make packs.
 //! - [`mod@run`]: the main job, its live display and its summary (`ddlp-report` makes its HTML page).
-//! - [`show`]: contact sheets of what a pipeline makes.
+//! - [`show`]: contact sheets of what a pipeline makes. [`mod@split`]: parts of a dataset.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - [`top`]: what loaders and agents do now.
 //! - [`mod@bench`]: measurements, printed with machine and revision.
@@ -31,6 +31,7 @@ mod push;
 mod run;
 mod sample_data;
 mod show;
+mod split;
 mod storing;
 mod text;
 mod top;
@@ -96,6 +97,7 @@ enum DdlpCommand {
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
     Show(show::ShowArgs),
+    Split(split::SplitArgs),
     Run(Box<run::RunArgs>),
     Devices(devices::DevicesArgs),
     Top(top::TopArgs),
@@ -174,6 +176,7 @@ fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Endin
         DdlpCommand::Inspect(args) => inspect::inspect(&args),
         DdlpCommand::Verify(args) => verify::verify(&args, interrupt),
         DdlpCommand::Show(args) => show::show(&args),
+        DdlpCommand::Split(args) => split::split(&args),
         DdlpCommand::Run(args) => run::run(&args, interrupt),
         DdlpCommand::Devices(args) => devices::devices(&args),
         DdlpCommand::Top(args) => top::top(&args),

@@ -25,7 +25,7 @@ pub struct OpeningArgs {
 impl OpeningArgs {
     /// Opens the dataset at a path or URL.
     pub fn open(&self, place: &Path) -> anyhow::Result<Arc<dyn Dataset>> {
-        self.open_by(|options| open_dataset_with(place, &Host::system(), options).map_err(plain))
+        self.open_by(|options| open_dataset_with(place, &Host::system(), options, None).map_err(plain))
     }
 
     /// Opens a dataset by a function that gets the options for it.

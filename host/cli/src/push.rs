@@ -1,4 +1,4 @@
-//! `ddlp push`: puts a dataset into Redis or Valkey, or a pack into an object store.
+//! `ddlp push`: puts a dataset into Redis, Valkey, Cassandra or ScyllaDB, or a pack into an object store.
 
 use crate::interrupt::Interrupt;
 use crate::opening::OpeningArgs;
@@ -20,30 +20,33 @@ use std::time::Instant;
 /// Help of `--threads`, which here send as well.
 const THREADS_HELP: &str = "Threads that read, decode and send [default: one per core to pack, four to send]";
 
-/// Put a dataset into Redis or Valkey, or a pack into an object store, for runs on other machines.
+/// Put a dataset into Redis, Valkey, Cassandra or ScyllaDB, or a pack into an object store, for runs on other machines.
 ///
 /// A pack is sent as it is. Any other dataset is packed first, as `ddlp pack` does, into a file without a name in the
 /// folder for temporary files (TMPDIR), which needs room for it; damaged images are repaired or named.
 ///
-/// At redis://HOST:PORT/DB/NAME, each sample becomes one value. A push that was stopped can be started again: it sends
-/// only what is missing. The dataset can be opened when everything is there. At s3://, gs:// and az://, the pack
-/// becomes one object, and a push that was stopped begins anew.
+/// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST[,HOST…][:PORT]/KEYSPACE/NAME a row of
+/// the table NAME_data. A push that was stopped can be started again: it sends only what is missing. The dataset can be
+/// opened when everything is there. At s3://, gs:// and az://, the pack becomes one object, and a push that was stopped
+/// begins anew.
 ///
-/// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey.
+/// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey, CASSANDRA_PASSWORD for Cassandra
+/// and ScyllaDB.
 #[derive(Args)]
 #[command(mut_arg("threads", |arg| arg.help(THREADS_HELP)))]
 #[command(after_help = "\
 Examples:
   ddlp push imagenet/train redis://10.0.0.7:6379/0/train    packs an image folder, and sends each sample as a value
   ddlp push train.ddlp rediss://10.0.0.7:6380/0/train       a pack, over TLS
+  ddlp push train.ddlp cql://10.0.0.7,10.0.0.8/photos/train a pack, into the keyspace photos of Cassandra
   ddlp push train.ddlp s3://bucket/train.ddlp               a pack, as one object
   ddlp run redis://10.0.0.7:6379/0/train                    on another machine")]
 pub struct PushArgs {
     /// A pack, or what `ddlp pack` takes: an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of
     /// files (.csv), a mix of these (.toml)
     source: PathBuf,
-    /// Where to put it: redis://HOST:PORT/DB/NAME, rediss://… for TLS, s3://BUCKET/PATH, gs://BUCKET/PATH or
-    /// az://CONTAINER/PATH
+    /// Where to put it: redis://HOST:PORT/DB/NAME, cql://HOST/KEYSPACE/NAME (rediss:// and cqls:// for TLS),
+    /// s3://BUCKET/PATH, gs://BUCKET/PATH or az://CONTAINER/PATH
     url: String,
     #[command(flatten)]
     opening: OpeningArgs,
@@ -92,7 +95,7 @@ pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             }
             Ok(Ending::Done)
         }
-        Err(PushError::Cancelled) if args.url.starts_with("redis") => {
+        Err(PushError::Cancelled) if ["redis", "cql"].iter().any(|scheme| args.url.starts_with(scheme)) => {
             Ok(stopped("not everything was sent; the same command sends the rest"))
         }
         Err(PushError::Cancelled) => Ok(stopped("nothing can be read there; the same command begins anew")),

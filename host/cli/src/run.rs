@@ -93,7 +93,9 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     }
     let drive = ddlp_host::drive_address(&args.dataset).filter(|_| !args.quiet);
     let starting = drive.map(Starting::watch);
-    let dataset = ddlp_host::open_dataset_with(&args.dataset, &options.host()?, &options.opening()).map_err(plain)?;
+    let dataset =
+        ddlp_host::open_dataset_with(&args.dataset, &options.host()?, &options.opening(), options.cache().as_ref())
+            .map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
     let rejected = ddlp_host::note_of_rejected(&*dataset, options.policy).filter(|_| !args.quiet && finished.is_none());
     let mut loader = build(args, options, dataset, device.as_ref())?;

@@ -25,6 +25,7 @@ pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
 use consumer::LookedUp;
 pub(crate) use drives::Loss;
+pub(crate) use fetching::Exchanged;
 pub(crate) use job::{CpuJob, CpuWork};
 use silence::SilenceRecord;
 
@@ -34,7 +35,7 @@ use crate::bucket::Bucket;
 use crate::corrupt::CorruptCount;
 use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
 use crate::error::LoaderError;
-use crate::fetch::{FetchOptions, FetchPlan, Fetching, Samples};
+use crate::fetch::{FetchOptions, FetchPlan, Fetching, HedgeCounts, Samples};
 use crate::fidelity::RunFidelity;
 use crate::finishing::Finishing;
 use crate::mixing::{BatchMix, Mixing};
@@ -215,6 +216,8 @@ pub(crate) struct Engine {
     pub read: ReadSum,
     /// Time that the threads of the CPU prong and of its fetch stage have worked.
     pub work_times: WorkTimes,
+    /// Samples that were asked for a second time.
+    pub hedges: HedgeCounts,
     /// For each drive, a function that ends its association or the attempt to make one.
     links: Mutex<BTreeMap<ProngId, Box<dyn Fn() + Send>>>,
 }
@@ -253,6 +256,7 @@ impl Engine {
             memory: MemoryPeak::new(),
             read: ReadSum::default(),
             work_times: WorkTimes::default(),
+            hedges: HedgeCounts::default(),
             links: Mutex::default(),
         })
     }

@@ -10,15 +10,17 @@
 //! Out of order, a sample that comes goes to the oldest batch that waits for any, which in exchange leaves a sample of
 //! its own to the batch that asked. So a late sample delays no batch but the last one of an epoch.
 //!
-//! `ahead` has the decisions, without threads, clock or I/O, and `depth` how many samples may be in flight. `Engine`
-//! carries them out (`engine/fetching.rs`); the threads that fetch are `cpu/fetching.rs`.
+//! `ahead` has the decisions, without threads, clock or I/O, `depth` how many samples are in flight, and `hedge` which
+//! are asked for twice. `Engine` carries them out (`engine/fetching.rs`); the threads that fetch are `cpu/fetching.rs`.
 
 mod ahead;
 mod depth;
+mod hedge;
 mod samples;
 
 pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket};
 pub(crate) use depth::Depth;
+pub(crate) use hedge::{Hedge, HedgeCounts};
 pub(crate) use samples::Samples;
 
 use crate::options::LoaderOptions;
@@ -58,6 +60,8 @@ pub(crate) struct FetchOptions {
     /// Bytes of samples that are in flight or wait.
     memory: u64,
     ramp_up: u32,
+    /// Share of the answers, in percent, within whose time a sample is asked for once only.
+    hedge: Option<u32>,
 }
 
 impl FetchOptions {
@@ -73,6 +77,7 @@ impl FetchOptions {
             depth: options.fetch_depth,
             memory: options.fetch_memory,
             ramp_up: options.ramp_up,
+            hedge: options.fetch_hedge,
         }
     }
 }
@@ -88,6 +93,8 @@ pub(crate) struct FetchPlan {
     pub is_at_once: bool,
     /// Samples whose memory is kept for others.
     pub spare_max: usize,
+    /// When samples are asked for a second time, if they are.
+    pub hedge: Option<Hedge>,
     bounds: AheadBounds,
     depth: Depth,
     ramp_up: u32,
@@ -96,38 +103,42 @@ pub(crate) struct FetchPlan {
 }
 
 impl FetchPlan {
-    /// Plans for a dataset with batches of `rows` samples, in a windowed order if `window` is one. There the dataset
-    /// reads extents of several samples, for which threads wait.
+    /// Plans for a dataset with batches of `rows` samples, in a windowed order if `window` is one. There one read may
+    /// bring several samples, so that latency and rate of samples do not say how many should be in flight.
     pub fn new(dataset: &dyn Dataset, options: FetchOptions, rows: usize, window: Option<&ShuffleWindow>) -> Self {
         let of_threads = dataset.fetch_depth();
         let batches_of = |samples: usize| (2 * samples).div_ceil(rows.max(1)).max(AHEAD_BATCHES);
         let bytes_of =
             |window: &ShuffleWindow| Ahead::memory(window.lanes.count, window.bundle_bytes).min(Ahead::BYTES_MAX);
-        let at_once = of_threads.at_once.filter(|_| of_threads.threads > 0 && window.is_none());
-        let Some(most) = at_once else {
+        let window_bytes = window.map_or(0, bytes_of);
+        let Some(most) = of_threads.at_once.filter(|_| of_threads.threads > 0) else {
             let in_flight = of_threads.in_flight();
             return Self {
                 threads: of_threads.threads,
                 group: of_threads.samples,
                 is_at_once: false,
                 spare_max: in_flight,
+                hedge: None,
                 bounds: AheadBounds { bytes: AHEAD_BYTES, batches: batches_of(in_flight) },
                 depth: Depth::fixed(usize::MAX),
                 ramp_up: 0,
-                window_bytes: window.map_or(0, bytes_of),
+                window_bytes,
             };
         };
-        let most = options.depth.unwrap_or(most);
+        let in_bundles = window.filter(|window| is_in_bundles(window));
+        let most = options.depth.unwrap_or_else(|| in_bundles.map_or(most, |window| most_of(window, most)));
+        let automatic = if in_bundles.is_some() { Depth::most } else { Depth::auto };
         Self {
             threads: 1,
             // Only neighbours in storage are asked for together.
             group: if of_threads.join_gap.is_some() { of_threads.samples } else { 1 },
             is_at_once: true,
             spare_max: most.min(SPARE_MAX),
+            hedge: options.hedge.map(Hedge::new),
             bounds: AheadBounds { bytes: options.memory, batches: batches_of(most) },
-            depth: options.depth.map_or_else(|| Depth::auto(most), Depth::fixed),
+            depth: options.depth.map_or_else(|| automatic(most), Depth::fixed),
             ramp_up: options.ramp_up,
-            window_bytes: 0,
+            window_bytes,
         }
     }
 
@@ -146,6 +157,18 @@ impl FetchPlan {
     pub fn bytes_max(&self) -> u64 {
         if self.threads > 0 { self.bounds.bytes.saturating_mul(BOUNDS_MAX) + self.window_bytes } else { 0 }
     }
+}
+
+/// Returns how many samples of a windowed order may be in flight, of `most`: so few that the memory for bundles has
+/// room for those that begin meanwhile ([`Ahead::memory`]).
+fn most_of(window: &ShuffleWindow, most: usize) -> usize {
+    let held = window.lanes.count.div_ceil(8).saturating_mul(window.bundle_samples);
+    most.min(usize::try_from(held).unwrap_or(usize::MAX))
+}
+
+/// Returns whether the dataset reads bundles as a whole in a windowed order.
+fn is_in_bundles(window: &ShuffleWindow) -> bool {
+    window.bundle_bytes > 0 && Ahead::memory(window.lanes.count, window.bundle_bytes) <= Ahead::BYTES_MAX
 }
 
 #[cfg(test)]

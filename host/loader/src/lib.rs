@@ -43,11 +43,13 @@
 //!   I/O.
 //! - `engine`: the state that the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
 //! - `delivery`: the memory in which the consumer gets batches.
-//! - `loader`: the iterator. `opening`: a dataset from files, or from the drive that alone holds it.
+//! - `loader`: the iterator. `opening`: a dataset from files, or from the drive that alone holds it. `cache`: bytes
+//!   that came over a network, on a disk of this machine.
 //! - `options`: the options as plain data. `builder`: collects them, and what is not plain data. `setup`: from options
 //!   to a run.
 //! - `forking`: what a forked process needs. `threads`: divides the cores between the CPU and local drives.
-//! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
+//! - `order`: the order of samples. [`splits`]: parts of a dataset, in a file. `announcing`: read-ahead hints to the
+//!   dataset. `plan`, `state`: replay and resume.
 //! - `batch`: a batch and its fields. `image_output`: pixels or floats. `mixing`: MixUp and CutMix. `finishing`: what a
 //!   delivery target does that makes the elements of images itself.
 //! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
@@ -61,6 +63,7 @@ mod announcing;
 mod batch;
 mod bucket;
 mod builder;
+mod cache;
 mod classes;
 mod corrupt;
 mod cpu;
@@ -93,17 +96,19 @@ mod rows;
 mod schedule;
 mod setup;
 mod signal;
+pub mod splits;
 mod state;
 mod threads;
 mod usage;
 
 pub use batch::{Batch, FieldView, SharedField};
 pub use builder::LoaderBuilder;
+pub use cache::CacheOptions;
 pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
 pub use ddlp_dataset as dataset;
-pub use ddlp_dataset::{Dataset, FieldTable, FieldsError, Kind, OpenError, OpenOptions, Unavailable};
+pub use ddlp_dataset::{CacheUse, Dataset, FieldTable, FieldsError, Kind, OpenError, OpenOptions, Unavailable};
 pub use ddlp_driver::host::{Host, HostError, HostIdentity};
 pub use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
 /// Everything that [`Pipeline`] leads to, such as its operations.
@@ -133,7 +138,7 @@ pub use moved::MovedSamples;
 pub use opening::push::{PushError, PushOptions, PushProgress, PushSummary, push};
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, open_url, remote_address};
 pub use options::{BUFFERS_MAX, LoaderOptions};
-pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split};
+pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split, split_evenly};
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;

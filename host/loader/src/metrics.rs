@@ -51,6 +51,8 @@ impl Figures for RunFigures {
                 "Requests for which the store was busy",
                 &[("", store.pushed_back as f64)],
             )?;
+            page.counter("store_hedged", "Samples asked for a second time", &[("", store.hedged as f64)])?;
+            page.counter("store_hedges_won", "Second requests that came first", &[("", store.hedges_won as f64)])?;
             page.gauge("store_in_flight", "Requests in flight", &[("", store.in_flight as f64)])?;
             let depth = store.depth.map_or(f64::INFINITY, |depth| depth as f64);
             page.gauge("store_depth", "Samples that may be in flight", &[("", depth)])?;

@@ -1,29 +1,34 @@
 //! Opening a dataset: from files of this machine, or from the drive (`blocks`), the store (`ranges`) or the key-value
-//! server (`values`) that alone holds it. `clock`: how long reads over a network wait. `push`: puts a pack into a store
-//! or server.
+//! server (`values`) that alone holds it. `cached`: keeps what was read on this machine. `clock`: how long reads over a
+//! network wait. `push`: puts a pack into a store or server.
 
 mod blocks;
+mod cached;
 mod clock;
 pub(crate) mod push;
 mod ranges;
 mod server_path;
 mod values;
 
+use crate::cache::CacheOptions;
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
+use cached::CachedBlocks;
 use ddlp_dataset::pack::{Blocks, FormatError, Pack};
 use ddlp_dataset::{Dataset, Kind, OpenError, OpenOptions};
 use ddlp_driver::{Host, Target};
 use ranges::RangeBlocks;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use values::{NotOpened, ValueBlocks};
+use values::NotOpened;
 
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
-/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`); or the address of a
-/// drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads
-/// over NVMe. Towards the drive, this machine is `host`.
+/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`), or in Cassandra or
+/// ScyllaDB (`cql://HOST/KEYSPACE/NAME`, `cqls://…`); or the address of a drive (`tcp://HOST:PORT/NQN`, or
+/// `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads over NVMe. Towards the
+/// drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -31,16 +36,22 @@ use values::{NotOpened, ValueBlocks};
 /// [`LoaderError::Store`] if the URL's object cannot be read, and [`LoaderError::Drive`] if the drive cannot be reached
 /// or holds no pack that this version reads.
 pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
-    open_dataset_with(place, host, &OpenOptions::default())
+    open_dataset_with(place, host, &OpenOptions::default(), None)
 }
 
-/// Opens a dataset as [`open_dataset`] does, with these options.
+/// Opens a dataset as [`open_dataset`] does, with these options. What is read over a network goes through the cache, if
+/// there is one.
 ///
 /// # Errors
 ///
 /// As [`open_dataset`], and [`LoaderError::Options`] if the dataset of a drive is to be of a kind that drives do not
-/// hold.
-pub fn open_dataset_with(place: &Path, host: &Host, options: &OpenOptions) -> Result<Arc<dyn Dataset>, LoaderError> {
+/// hold, or the cache's folder cannot be used.
+pub fn open_dataset_with(
+    place: &Path,
+    host: &Host,
+    options: &OpenOptions,
+    cache: Option<&CacheOptions>,
+) -> Result<Arc<dyn Dataset>, LoaderError> {
     if remote_address(place).is_none() {
         check_no_address(place)?;
         return Ok(ddlp_dataset::open_with(place, options).map_err(LoaderError::Dataset)?.into());
@@ -49,7 +60,7 @@ pub fn open_dataset_with(place: &Path, host: &Host, options: &OpenOptions) -> Re
         let message = format!("`kind` is {kind}, but a drive and a URL have a pack: leave `kind` out");
         return Err(LoaderError::Options(message));
     }
-    Ok(Arc::new(open_pack(place, host)?))
+    Ok(Arc::new(open_pack_with(place, host, cache)?))
 }
 
 /// Opens a pack: a file, the URL of one, or the pack in the drive with this address. Towards the drive, this machine is
@@ -59,13 +70,17 @@ pub fn open_dataset_with(place: &Path, host: &Host, options: &OpenOptions) -> Re
 ///
 /// As [`open_dataset`] of the place.
 pub fn open_pack(place: &Path, host: &Host) -> Result<Pack, LoaderError> {
+    open_pack_with(place, host, None)
+}
+
+fn open_pack_with(place: &Path, host: &Host, cache: Option<&CacheOptions>) -> Result<Pack, LoaderError> {
     if let Some(address) = drive_address(place) {
-        return open_drive_pack(address, host);
+        return open_drive_pack(address, host, cache);
     }
     let pack = |opened: Result<Pack, FormatError>| opened.map_err(|error| LoaderError::Dataset(OpenError::Pack(error)));
     match remote_address(place) {
         None => pack(Pack::open(place)),
-        Some(url) => pack(Pack::from_blocks(open_url(url)?, place)),
+        Some(url) => pack(Pack::from_blocks(cached_url(url, cache)?, place)),
     }
 }
 
@@ -76,17 +91,28 @@ pub fn open_pack(place: &Path, host: &Host) -> Result<Pack, LoaderError> {
 /// [`LoaderError::Store`] if the object or server cannot be read, [`LoaderError::Dataset`] if what a server has is not
 /// a pack.
 pub fn open_url(url: &str) -> Result<Box<dyn Blocks>, LoaderError> {
+    cached_url(url, None)
+}
+
+/// Opens the pack at a URL as blocks, with a cache in front of them if one is asked for.
+fn cached_url(url: &str, cache: Option<&CacheOptions>) -> Result<Box<dyn Blocks>, LoaderError> {
     let refused = |reason| LoaderError::Store { url: shown(url), reason };
     if values::is_url(url) {
-        return match ValueBlocks::open(url) {
-            Ok(blocks) => Ok(Box::new(blocks)),
+        return match values::open(url, cache) {
+            Ok((blocks, None)) => Ok(blocks),
+            Ok((blocks, Some(cache))) => Ok(Box::new(CachedBlocks::of(blocks, cache))),
             Err(NotOpened::Server(reason)) => Err(refused(reason)),
             Err(NotOpened::Format(error)) => Err(LoaderError::Dataset(OpenError::Pack(error))),
+            Err(NotOpened::Cache(error)) => Err(error),
         };
     }
-    match RangeBlocks::open(url) {
-        Ok(blocks) => Ok(Box::new(blocks)),
-        Err(reason) => Err(refused(reason)),
+    let blocks = RangeBlocks::open(url).map_err(refused)?;
+    match cache {
+        Some(options) => {
+            let unread = |error: io::Error| refused(error.to_string());
+            Ok(Box::new(CachedBlocks::new(Box::new(blocks), options, unread)?))
+        }
+        None => Ok(Box::new(blocks)),
     }
 }
 
@@ -98,15 +124,19 @@ fn shown(url: &str) -> String {
     login.split_once(':').map_or(url.clone(), |(user, _)| format!("{scheme}://{user}:…@{place}"))
 }
 
-fn open_drive_pack(address: &str, host: &Host) -> Result<Pack, LoaderError> {
+fn open_drive_pack(address: &str, host: &Host, cache: Option<&CacheOptions>) -> Result<Pack, LoaderError> {
     Target::parse(address).map_err(|error| {
         let help = "a drive is tcp://HOST:PORT/NQN or /dev/nvmeX";
         LoaderError::Options(format!("{address} is not the address of a drive: {error}; {help}"))
     })?;
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
-    let blocks = DriveBlocks::open(endpoint, address).map_err(refused)?;
-    match Pack::from_blocks(Box::new(blocks), Path::new(address)) {
+    let mut blocks: Box<dyn Blocks> = Box::new(DriveBlocks::open(endpoint, address).map_err(refused)?);
+    if let Some(options) = cache {
+        let unread = |error: io::Error| refused(error.to_string().into());
+        blocks = Box::new(CachedBlocks::new(blocks, options, unread)?);
+    }
+    match Pack::from_blocks(blocks, Path::new(address)) {
         Ok(pack) => Ok(pack),
         Err(FormatError::NotAPack { .. }) => Err(refused(
             "it serves no pack, so no host can read its dataset: let its agent serve a pack (`ddlp pack`)"
@@ -141,8 +171,8 @@ fn check_no_address(place: &Path) -> Result<(), LoaderError> {
     let reason = if is_node {
         "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
     } else if text.contains("://") && !place.exists() {
-        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://), or the \
-         address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
+        "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://, \
+         cql://, cqls://), or the address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
     } else {
         return Ok(());
     };
@@ -192,7 +222,7 @@ mod tests {
         }
         let options = OpenOptions { kind: Some(Kind::Tar), ..OpenOptions::default() };
         let drive = Path::new("tcp://127.0.0.1:1/nqn.2024-01.a:b");
-        let said = open_dataset_with(drive, &Host::system(), &options).map(drop).unwrap_err().to_string();
+        let said = open_dataset_with(drive, &Host::system(), &options, None).map(drop).unwrap_err().to_string();
         assert!(said.contains("`kind` is tar, but a drive and a URL have a pack"), "{said}");
         let error = open_dataset(Path::new("/no/such.ddlp"), &Host::system()).map(drop).unwrap_err();
         assert!(matches!(error, LoaderError::Dataset(_)), "{error}");

@@ -12,6 +12,7 @@ mod python;
 mod recorded;
 mod table;
 
+use crate::cache::CacheOptions;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
 use crate::fetch::FetchOrder;
@@ -32,6 +33,11 @@ impl LoaderOptions {
     /// Returns how the dataset is to be opened.
     pub fn opening(&self) -> OpenOptions {
         OpenOptions { kind: self.kind, classes: self.class_names.clone(), ..OpenOptions::default() }
+    }
+
+    /// Returns where bytes of a dataset that comes over a network are to be cached.
+    pub fn cache(&self) -> Option<CacheOptions> {
+        self.cache.clone().map(|folder| CacheOptions { folder, limit: self.cache_limit })
     }
 
     /// Checks the options that can be checked without the dataset and the drives.
@@ -64,6 +70,9 @@ impl LoaderOptions {
                 "a batch of {batch} samples leaves some of {world} ranks without a sample: use a `batch_size` of at \
                  least {world}"
             )));
+        }
+        if self.cache.is_none() && self.cache_limit.is_some() {
+            return Err(LoaderError::Options("`cache_limit` needs `cache`, the folder that it limits".into()));
         }
         self.check_fetch()?;
         self.check_images()?;

@@ -15,7 +15,7 @@ mod windowed;
 pub(crate) use buckets::{BUCKETS_MAX, Buckets};
 pub use choice::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, Weights};
 pub(crate) use choice::{Chosen, Copies, read_indices};
-pub use split::split;
+pub use split::{split, split_evenly};
 pub use walks::Portion;
 pub(crate) use walks::{Walks, described, portions_of};
 pub(crate) use windowed::{Lanes, ShuffleWindow};

@@ -4,7 +4,7 @@ use crate::delivery::SlotTable;
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
 use crate::moved::MovedSamples;
-use crate::report::Report;
+use crate::report::{CacheReport, Report};
 use crate::state::LoaderState;
 use ddlp_dataset::Silence;
 use std::fmt;
@@ -124,6 +124,7 @@ impl ProgressHandle {
         (report.read_mb, report.read_samples_mb) = (mb(read.bytes), mb(read.sample_bytes));
         report.read_blocks_mb = is_pack.then(|| mb(read.block_bytes));
         report.requests = self.engine.requests();
+        report.cache = self.engine.task.dataset.cache_use().map(CacheReport::from);
         report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report
     }

@@ -3,6 +3,7 @@
 //! All times are seconds since the first batch was asked for. A figure that was not measured is absent (`null`), never
 //! estimated.
 
+use ddlp_dataset::CacheUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,6 +60,9 @@ pub struct Report {
     /// Requests to the store that holds the dataset, since it was opened; absent if it lies in no store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestReport>,
+    /// What the cache of this machine did for the dataset, since it was opened; absent without a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheReport>,
     /// Batch m at which the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.
@@ -106,10 +110,36 @@ pub struct RequestReport {
     pub retries: u64,
     /// Part of `retries` that the store could not answer in time, or refused since it was busy.
     pub pushed_back: u64,
+    /// Samples that were asked for a second time since they took long.
+    #[serde(default)]
+    pub hedged: u64,
+    /// Part of `hedged` for which the second request came first.
+    #[serde(default)]
+    pub hedges_won: u64,
     /// Requests in flight now.
     pub in_flight: u64,
     /// Samples that may be in flight now, if there is a bound.
     pub depth: Option<usize>,
+}
+
+/// The cache of a dataset that comes over a network.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Bytes that came from the cache, in 10⁶ bytes.
+    pub mb: f64,
+    /// Bytes that were asked for and kept, in 10⁶ bytes.
+    pub kept_mb: f64,
+    /// Whether the cache had no room for more.
+    pub is_full: bool,
+    /// Why the cache took no more bytes, if it could not be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+}
+
+impl From<CacheUse> for CacheReport {
+    fn from(CacheUse { bytes, kept_bytes, is_full, off }: CacheUse) -> Self {
+        Self { mb: bytes as f64 / 1e6, kept_mb: kept_bytes as f64 / 1e6, is_full, off }
+    }
 }
 
 /// One prong's part.

@@ -24,6 +24,7 @@ use crate::order::{
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
+use crate::splits::{Split, SplitError, part_of};
 use crate::state::{LoaderState, STATE_VERSION};
 use crate::threads::ThreadShares;
 use ddlp_csd::memory;
@@ -84,7 +85,7 @@ impl RunSetup {
         check_functions(builder)?;
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => open_dataset_with(path, &host, &options.opening())?,
+            (None, Some(path)) => open_dataset_with(path, &host, &options.opening(), options.cache().as_ref())?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let own_classes = dataset;
@@ -344,6 +345,18 @@ fn check_functions(builder: &LoaderBuilder) -> Result<(), LoaderError> {
     Ok(())
 }
 
+/// Returns the indices of a part of a split, which is named by `FILE:PART`, and what states record of it.
+fn part_of_split(named: &str, dataset: &dyn Dataset) -> Result<(Arc<[u64]>, String), LoaderError> {
+    let refused = |said: String| LoaderError::Options(format!("`split` is {named}: {said}"));
+    let (file, part) = part_of(named).map_err(refused)?;
+    let read = || -> Result<_, SplitError> {
+        let split = Split::read(file)?;
+        split.check_is_of(dataset)?;
+        Ok((Arc::from(split.part(part)?), format!("part {part} of the split {}", split.identity())))
+    };
+    read().map_err(|error| refused(error.to_string()))
+}
+
 /// Checks the choice of samples, and returns it with what states record of it.
 fn chosen_of(
     builder: &LoaderBuilder,
@@ -354,6 +367,14 @@ fn chosen_of(
     if let (None, Some(file)) = (&choice.indices, &options.indices) {
         let indices = read_indices(file).map_err(|said| LoaderError::Options(format!("`indices`: {said}")))?;
         choice.indices = Some(Indices::Fixed(indices.into()));
+    }
+    let split = options.split.as_deref().map(|named| part_of_split(named, dataset)).transpose()?;
+    if let Some((indices, _)) = &split {
+        if choice.indices.is_some() {
+            let message = "`split` and `indices` both say which samples an epoch has: leave one of them out";
+            return Err(LoaderError::Options(message.into()));
+        }
+        choice.indices = Some(Indices::Fixed(indices.clone()));
     }
     let is_mix = !dataset.parts().is_empty();
     let refusals = [
@@ -385,13 +406,13 @@ fn chosen_of(
     if let Some((_, message)) = refusals.iter().find(|(is_refused, _)| *is_refused) {
         return Err(LoaderError::Options((*message).into()));
     }
-    let label = |index| match beside.position(LABEL) {
-        Some(at) => i64::from_ne_bytes(beside.value(at, index).try_into().expect("a label is one int64")),
-        None => dataset.label(index).into(),
-    };
+    let label = |index| beside.label(dataset, index);
     let classes = beside.classes().unwrap_or_else(|| dataset.classes()).len();
     let copies = Copies { dataset: dataset.len(), repeats: options.repeats.into(), views: options.views.into() };
-    let chosen = Chosen::new(&choice, copies, classes, label).map_err(LoaderError::of_order)?;
+    let mut chosen = Chosen::new(&choice, copies, classes, label).map_err(LoaderError::of_order)?;
+    if let Some((_, identity)) = split {
+        chosen.record.indices = Some(identity);
+    }
     if options.buckets.len() > 1 && chosen.is_of_epoch() {
         let message = "several pipelines (`buckets`) cannot be used with `weights`, `repeats`, or a function as \
                        `indices`: which samples an epoch takes differs from epoch to epoch, and so would the number of \

@@ -1,7 +1,7 @@
 //! Facts that follow from a report, as the page, the summary and the JSON report state them.
 
 use crate::text;
-use ddlp_host::report::{Report, RequestReport};
+use ddlp_host::report::{CacheReport, Report, RequestReport};
 
 /// Counts the faults, without the recoveries.
 pub fn fault_count(report: &Report) -> usize {
@@ -30,7 +30,15 @@ pub fn host_memory(report: &Report) -> String {
 pub fn host_read(report: &Report) -> Option<String> {
     let read = || read_text(report.read_mb, report.read_blocks_mb, report.read_samples_mb);
     let requests = || report.requests.as_ref().map(requests_text).unwrap_or_default();
-    (report.read_mb > 0.0).then(|| format!("{}{}", read(), requests()))
+    let cache = || report.cache.as_ref().map(cache_text).unwrap_or_default();
+    (report.read_mb > 0.0).then(|| format!("{}{}{}", read(), requests(), cache()))
+}
+
+fn cache_text(cache: &CacheReport) -> String {
+    let CacheReport { mb, kept_mb, is_full, off } = cache;
+    let full = if *is_full { ", full" } else { "" };
+    let off = off.as_ref().map(|off| format!("; {off}")).unwrap_or_default();
+    format!("; cache: {} MB read, {} MB added{full}{off}", text::figure(*mb), text::figure(*kept_mb))
 }
 
 fn requests_text(requests: &RequestReport) -> String {

@@ -8,8 +8,8 @@
 
 use crate::label_text::LabelTexts;
 use crate::{
-    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
+    Identity, Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::HashMap;
@@ -237,6 +237,10 @@ impl Dataset for Classed {
         self.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
+    }
+
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         self.dataset.read_many(reads)
     }
@@ -247,6 +251,10 @@ impl Dataset for Classed {
 
     fn requests(&self) -> Option<Requests> {
         self.dataset.requests()
+    }
+
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.dataset.cache_use()
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -287,6 +295,10 @@ impl Dataset for Classed {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.dataset.check_damage()
+    }
+
+    fn read_again(&self, index: u64) {
+        self.dataset.read_again(index);
     }
 
     fn interrupt(&self) {

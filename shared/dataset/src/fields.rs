@@ -275,6 +275,18 @@ impl SampleFields {
         self.fields().position(|field| field.name == name)
     }
 
+    /// Returns the label of a sample of the dataset: that of the field `label`, if there is one.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sample.
+    pub fn label(&self, dataset: &dyn Dataset, index: u64) -> i64 {
+        match self.position(LABEL) {
+            Some(at) => i64::from_ne_bytes(self.value(at, index).try_into().expect("a label is one int64")),
+            None => dataset.label(index).into(),
+        }
+    }
+
     /// Returns the names of the classes, if the labels come from a file that names them.
     pub fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()

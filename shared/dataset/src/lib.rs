@@ -22,6 +22,7 @@
 pub mod pack;
 
 mod bundles;
+mod cache_use;
 mod classed;
 mod decoder;
 pub mod errno;
@@ -53,6 +54,7 @@ mod text_file;
 mod waiting;
 
 pub use bundles::{Ahead, Bundles};
+pub use cache_use::CacheUse;
 pub use classed::{Classed, ClassesError};
 pub use decoder::{Decoder, Decoders, abilities, ability, ability_name};
 pub use error::{Corrupt, ReadError, Unavailable};
@@ -225,6 +227,12 @@ pub trait Dataset: Send + Sync {
         0..0
     }
 
+    /// Returns what [`header`](Self::header) returns, from the bytes of the [`header_extent`](Self::header_extent).
+    /// `None` if that has to find out more.
+    fn header_in(&self, _index: u64, _bytes: &[u8]) -> Option<Header> {
+        None
+    }
+
     /// Makes several reads as [`read_within`](Self::read_within) does, at the same time if the source can do that.
     ///
     /// # Errors
@@ -242,13 +250,18 @@ pub trait Dataset: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`read_many`](Self::read_many).
+    /// As [`read_many`](Self::read_many). The error may name no sample.
     fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
         Box::pin(async move { self.read_many(&mut reads) })
     }
 
     /// Returns the requests to a store so far; `None` if the dataset lies in no store.
     fn requests(&self) -> Option<Requests> {
+        None
+    }
+
+    /// Returns what the cache did that this machine has for the dataset, if there is one.
+    fn cache_use(&self) -> Option<CacheUse> {
         None
     }
 
@@ -307,6 +320,10 @@ pub trait Dataset: Send + Sync {
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.check()
     }
+
+    /// Announces that a sample is read again, because its bytes came damaged: they shall come from where they are
+    /// stored, and not from a cache.
+    fn read_again(&self, _index: u64) {}
 
     /// Fails all reads that wait for a drive, so that their threads can end.
     fn interrupt(&self) {}

@@ -10,8 +10,8 @@
 
 use crate::forms::StoredForm;
 use crate::{
-    Ahead, Bundles, BytesRead, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location, MixPart,
-    PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
+    MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use memmap2::{Advice, MmapMut};
@@ -255,6 +255,10 @@ impl Dataset for Resident {
         self.dataset.requests()
     }
 
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.dataset.cache_use()
+    }
+
     /// No depth: almost all samples lie in memory, and the threads that prepare them read a group now and then.
     fn fetch_depth(&self) -> FetchDepth {
         FetchDepth::NONE
@@ -266,6 +270,10 @@ impl Dataset for Resident {
 
     fn header_extent(&self, index: u64) -> Range<u64> {
         self.dataset.header_extent(index)
+    }
+
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        self.dataset.header_in(index, bytes)
     }
 
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
@@ -309,6 +317,10 @@ impl Dataset for Resident {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.dataset.check_damage()
+    }
+
+    fn read_again(&self, index: u64) {
+        self.dataset.read_again(index);
     }
 
     fn interrupt(&self) {

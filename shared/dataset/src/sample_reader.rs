@@ -17,6 +17,7 @@
 mod ahead;
 mod bytes;
 mod fetch;
+mod headers;
 mod round;
 mod stored;
 mod times;

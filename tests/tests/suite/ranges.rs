@@ -6,14 +6,14 @@ use ddlp_host::{
     FetchOrder, Fidelity, Host, LoaderBuilder, LoaderError, LoaderOptions, LoaderState, Strategy, open_dataset,
 };
 use ddlp_tests::agent::{Agent, program};
-use ddlp_tests::certificates;
+use ddlp_tests::nginx::Nginx;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader};
 use ddlp_tests::web::{Answer, Request, TAG, WebServer};
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn photos() -> Photos {
     Photos::with_sizes(SAMPLES, |index| (320 + index % 9, 240 + index % 7))
 }
 
-fn over(place: &str) -> LoaderBuilder {
+pub fn over(place: &str) -> LoaderBuilder {
     loader(Path::new(place)).with(|o| (o.strategy, o.epochs) = (Strategy::Cpu, 2))
 }
 
@@ -343,62 +343,6 @@ fn a_pause_in_which_the_server_is_gone_is_waited_for() {
     assert_eq!(gone.load(Ordering::Relaxed), 6);
 }
 
-/// nginx with ranges, without and with TLS.
-struct Nginx {
-    process: Child,
-    folder: PathBuf,
-    ports: [u16; 2],
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Nginx {
-    /// Serves a folder; `None`, with a line that says why, if nginx or openssl is not installed.
-    fn start(folder: &Path) -> Option<Self> {
-        let program = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
-            .into_iter()
-            .find(|path| Path::new(path).exists());
-        let Some(program) = program else {
-            println!("SKIPPED: nginx is not installed");
-            return None;
-        };
-        if !certificates::can_be_made() {
-            return None;
-        }
-        let server = folder.join("server");
-        fs::create_dir(&server).unwrap();
-        certificates::make(&server);
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
-        // Connections end soon, as those of busy servers do. One process, so that none is left when it is killed.
-        let config = format!(
-            "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}}\n\
-             http {{ access_log off; keepalive_requests 7;\n\
-             client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4;\n\
-             scgi_temp_path t5;\n\
-             server {{ listen 127.0.0.1:{}; listen 127.0.0.1:{} ssl; root {};\n\
-             ssl_certificate leaf.pem; ssl_certificate_key leaf.key; }} }}",
-            ports[0],
-            ports[1],
-            folder.display()
-        );
-        fs::write(server.join("nginx.conf"), config).unwrap();
-        let mut nginx = Command::new(program);
-        nginx.arg("-p").arg(&server).args(["-c", "nginx.conf", "-e", "error.log"]);
-        let process = nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let this = Self { process, folder: server, ports };
-        ddlp_tests::runs::wait_until("nginx answers", || {
-            this.ports.iter().all(|&port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
-        });
-        Some(this)
-    }
-}
-
 /// Runs the command over a place, and returns the digest that it prints, or what it says otherwise.
 fn command(place: &str, trusted: Option<&Path>) -> Result<String, String> {
     let mut command = Command::new(program("ddlp"));
@@ -419,12 +363,11 @@ fn nginx_serves_ranges_with_and_without_tls() {
     let Some(nginx) = Nginx::start(folder) else { return };
     let name = pack.file_name().unwrap().to_str().unwrap();
     let expected = command(pack.to_str().unwrap(), None).unwrap();
-    let [plain, tls] = nginx.ports;
-    assert_eq!(command(&format!("http://127.0.0.1:{plain}/{name}"), None).as_ref(), Ok(&expected));
-    let (url, authority) = (format!("https://localhost:{tls}/{name}"), nginx.folder.join("ca.pem"));
+    assert_eq!(command(&nginx.url(name), None).as_ref(), Ok(&expected));
+    let (url, authority) = (nginx.tls_url(name), nginx.authority());
     assert_eq!(command(&url, Some(&authority)).as_ref(), Ok(&expected));
     let said = command(&url, None).unwrap_err();
     assert!(said.contains("certificate") && said.contains("SSL_CERT_FILE"), "{said}");
-    let said = command(&format!("https://127.0.0.1:{tls}/{name}"), Some(&authority)).unwrap_err();
+    let said = command(&url.replace("localhost", "127.0.0.1"), Some(&authority)).unwrap_err();
     assert!(said.contains("certificate"), "{said}");
 }

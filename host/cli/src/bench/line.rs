@@ -4,7 +4,10 @@
 //! Bytes of a connection keep their order, as TCP's do: a late piece holds up those behind it. The line has no losses
 //! and no slow start of TCP over the whole way.
 
+use super::remote::{parse_ms, parse_rate};
+use crate::{Ending, output};
 use anyhow::Context;
+use clap::Args;
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -36,6 +39,41 @@ pub struct LineSpec {
     pub bytes_per_s: Option<f64>,
     /// Seed of the draws.
     pub seed: u64,
+}
+
+/// Put a long line before a server, to measure other programs.
+///
+/// The line is that of `ddlp bench remote`: it delays the bytes and limits their rate. The command prints the address
+/// at which the line begins, and runs until it is stopped.
+#[derive(Args)]
+pub struct LineArgs {
+    /// The server
+    #[arg(value_name = "HOST:PORT")]
+    server: String,
+    /// Round trip in milliseconds
+    #[arg(long, value_name = "MS", default_value = "100", value_parser = parse_ms)]
+    rtt: Duration,
+    /// Longest additional delay of a piece of an answer in milliseconds, drawn anew for each piece
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_ms)]
+    jitter: Duration,
+    /// Rate of the answers in 10⁶ bytes per second [default: no limit]
+    #[arg(long, value_name = "MB/S", value_parser = parse_rate)]
+    limit: Option<f64>,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub fn line(args: &LineArgs) -> anyhow::Result<Ending> {
+    let &LineArgs { rtt: round_trip, jitter, limit, seed, .. } = args;
+    let spec = LineSpec { round_trip, jitter, bytes_per_s: limit.map(|mb| mb * 1e6), seed };
+    let line = Line::start(args.server.clone(), spec)?;
+    output::print(&format!("{}\n", line.address()))?;
+    loop {
+        // A signal ends the process.
+        std::thread::park();
+    }
 }
 
 /// A line to a server. Dropping it ends its connections.

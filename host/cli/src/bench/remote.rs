@@ -21,36 +21,53 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The ways of loading, and the options of `ddlp run` for them.
-const WAYS: [(&str, &[&str]); 5] = [
-    ("one at a time", &["--fetch-depth", "1"]),
-    ("64 at a time", &["--fetch-depth", "64"]),
-    ("as many as needed", &[]),
-    ("the same, slow start", &["--ramp-up", "2"]),
-    ("the same, unordered", &["--fetch", "out-of-order"]),
+const WAYS: [(&str, &[&str]); 7] = [
+    ("one", &["--fetch-depth", "1"]),
+    ("64-in-order", &["--fetch-depth", "64"]),
+    ("64-out-of-order", &["--fetch-depth", "64", "--fetch", "out-of-order"]),
+    (AUTO, &[]),
+    ("ramped", &["--ramp-up", "2"]),
+    ("out-of-order", &["--fetch", "out-of-order"]),
+    ("ramped-out-of-order", &["--fetch", "out-of-order", "--ramp-up", "2"]),
 ];
+/// The way without options, in which a run also loads without the line.
+const AUTO: &str = "auto";
+/// Most seconds of the plain receiver, whose rate does not change.
+const RECEIVER_S_MAX: f64 = 10.0;
 
 /// Measure loading from a server behind a long line.
 ///
-/// Puts a line of its own between loader and server, which delays the bytes and limits their rate. For each round trip
-/// it measures each way of loading and then, at a web server, a plain receiver, which asks for as many bytes for an
-/// image and drops them.
+/// Puts a line of its own between loader and server, which delays the bytes and limits their rate. For each jitter and
+/// round trip it measures each way of loading and then, at a web server, a plain receiver, which asks for as many bytes
+/// for an image and drops them. With --file it first measures loading from that file, and loader and receiver without
+/// the line.
+///
+/// The ways: one sample at a time; 64 at a time, in order or out of order; auto, as many as latency and rate need; the
+/// same with a slow start (ramped), and out of order.
 ///
 /// The server should be near, since its own round trip is added. TLS does not go through the line.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp bench remote http://127.0.0.1:8080/train.ddlp
-  ddlp bench remote http://127.0.0.1:8080/train.ddlp --rtt 0,150 --limit 100 --jitter 20 --json remote.json
+  ddlp bench remote http://127.0.0.1:8080/train.ddlp --rtt 0,150 --limit 100 --jitter 0,20 --json remote.json
+  ddlp bench remote http://127.0.0.1:8080/train.ddlp --file train.ddlp --rtt 0,150 --way ramped-out-of-order
   ddlp bench remote http://127.0.0.1:8080/train.ddlp --seconds 5 -- --threads 4     a quick look")]
 pub struct RemoteArgs {
-    /// URL of the dataset, beginning with http:// or redis://
+    /// URL of the dataset, beginning with http://, redis:// or cql://
     url: String,
     /// Round trips of the line in milliseconds
     #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "0,10,100,150", value_parser = parse_ms)]
     rtt: Vec<Duration>,
-    /// Longest additional delay of a piece of an answer in milliseconds, drawn anew for each piece
-    #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_ms)]
-    jitter: Duration,
+    /// Longest additional delays of a piece of an answer in milliseconds, drawn anew for each piece
+    #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "0", value_parser = parse_ms)]
+    jitter: Vec<Duration>,
+    /// Ways of loading [default: all]
+    #[arg(long, value_name = "WAY,…", value_delimiter = ',', value_parser = WAYS.map(|(name, _)| name))]
+    way: Vec<String>,
+    /// The same pack in a file, to compare with
+    #[arg(long, value_name = "PACK")]
+    file: Option<PathBuf>,
     /// Rate of the line in 10⁶ bytes per second [default: no limit]
     #[arg(long, value_name = "MB/S", value_parser = parse_rate)]
     limit: Option<f64>,
@@ -77,7 +94,7 @@ pub struct RemoteArgs {
     options: Vec<String>,
 }
 
-fn parse_ms(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_ms(text: &str) -> Result<Duration, String> {
     let ms: f64 = text.parse().map_err(|_| "give a number of milliseconds".to_owned())?;
     Duration::try_from_secs_f64(ms / 1000.0)
         .ok()
@@ -85,7 +102,7 @@ fn parse_ms(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number from 0 to 60000".to_owned())
 }
 
-fn parse_rate(text: &str) -> Result<f64, String> {
+pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
     rate.ok_or_else(|| "give a number of megabytes per second above 0".to_owned())
 }
@@ -104,11 +121,13 @@ impl<'a> Url<'a> {
         let port = match scheme {
             "http" => 80,
             "redis" => 6379,
-            _ => bail!("give a URL that begins with http:// or redis://; what goes by TLS cannot be delayed"),
+            "cql" => 9042,
+            _ => bail!("give a URL that begins with http://, redis:// or cql://; what goes by TLS cannot be delayed"),
         };
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // A message must not show a password.
         ensure!(!host.is_empty() && !host.contains('@'), "give a URL with a host, and without user and password");
+        ensure!(!host.contains(','), "name one host: the line leads to one server, and a cluster has to have one node");
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let server = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         Ok(Self { scheme, server, path })
@@ -123,44 +142,17 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     }
     let dataset = open_dataset(Path::new(&args.url), &Host::system())?;
     files(args).check(&*dataset, Path::new(&args.url))?;
-    let samples = dataset.len();
+    let mut bench = Bench { args, url, samples: dataset.len(), interrupt, ways: Vec::new() };
     drop(dataset);
-    let mut figures = RemoteFigures {
+    let is_complete = bench.all()?;
+    let figures = RemoteFigures {
         version: machine::revision(),
         machine: machine::describe(),
         url: args.url.clone(),
-        jitter_ms: args.jitter.as_secs_f64() * 1e3,
         limit_mb_per_s: args.limit,
         batch: args.batch_size,
-        ways: Vec::new(),
+        ways: bench.ways,
     };
-    let mut is_complete = true;
-    'all: for &round_trip in &args.rtt {
-        let bytes_per_s = args.limit.map(|mb| mb * 1e6);
-        let spec = LineSpec { round_trip, jitter: args.jitter, bytes_per_s, seed: args.seed };
-        let rtt_ms = round_trip.as_secs_f64() * 1e3;
-        let mut bytes_an_image = 1;
-        for (name, options) in WAYS {
-            let line = Line::start(url.server.clone(), spec)?;
-            let through = format!("{}://{}{}", url.scheme, line.address(), url.path);
-            let Some(run) = measure(args, &through, options, samples, interrupt)? else {
-                is_complete = false;
-                break 'all;
-            };
-            let way = Way::of_run(name, rtt_ms, &run);
-            eprintln!("{way}");
-            bytes_an_image = ((run.read_mb * 1e6 / run.images as f64) as u64).max(1);
-            figures.ways.push(way);
-        }
-        if url.scheme == "http" {
-            let line = Line::start(url.server.clone(), spec)?;
-            let receiver = Receiver { address: line.address(), path: url.path, bytes: bytes_an_image };
-            let images_per_s = receiver.images_per_s(args.connections, Duration::from_secs_f64(args.seconds))?;
-            let way = Way::of_receiver(rtt_ms, images_per_s, bytes_an_image);
-            eprintln!("{way}");
-            figures.ways.push(way);
-        }
-    }
     if !is_complete {
         eprintln!("\nstopped by {}; the figures so far:", interrupt.what());
     }
@@ -178,14 +170,84 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
 
 /// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &RemoteArgs) -> Files<'_> {
-    Files::default().writes("--json", args.json.as_deref())
+    Files::default().reads("--file", args.file.clone()).writes("--json", args.json.as_deref())
+}
+
+/// A measurement, and its results so far.
+struct Bench<'a> {
+    args: &'a RemoteArgs,
+    url: Url<'a>,
+    samples: u64,
+    interrupt: &'a Interrupt,
+    ways: Vec<Way>,
+}
+
+impl Bench<'_> {
+    /// Measures everything. Returns false if it was interrupted.
+    fn all(&mut self) -> anyhow::Result<bool> {
+        let args = self.args;
+        let mut bytes_an_image = 1;
+        if let Some(file) = &args.file {
+            let here = [("file", file.as_path()), (AUTO, Path::new(&args.url))];
+            for (name, dataset) in here {
+                let Some(bytes) = self.run(name, None, dataset, &[])? else { return Ok(false) };
+                bytes_an_image = bytes;
+            }
+            let server = self.url.server.clone();
+            self.receive(None, &server, bytes_an_image)?;
+        }
+        let bytes_per_s = args.limit.map(|mb| mb * 1e6);
+        let spec = |jitter, round_trip| LineSpec { round_trip, jitter, bytes_per_s, seed: args.seed };
+        for spec in args.jitter.iter().flat_map(|&jitter| args.rtt.iter().map(move |&rtt| spec(jitter, rtt))) {
+            let is_wanted = |name: &str| args.way.is_empty() || args.way.iter().any(|way| way == name);
+            for (name, options) in WAYS.into_iter().filter(|(name, _)| is_wanted(name)) {
+                let line = Line::start(self.url.server.clone(), spec)?;
+                let through = format!("{}://{}{}", self.url.scheme, line.address(), self.url.path);
+                let Some(bytes) = self.run(name, Some(spec), Path::new(&through), options)? else { return Ok(false) };
+                bytes_an_image = bytes;
+            }
+            let line = Line::start(self.url.server.clone(), spec)?;
+            self.receive(Some(spec), &line.address().to_string(), bytes_an_image)?;
+        }
+        Ok(true)
+    }
+
+    /// Measures a way of loading. Returns the bytes read for an image, or `None` if it was interrupted.
+    fn run(
+        &mut self,
+        name: &str,
+        line: Option<LineSpec>,
+        dataset: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Option<u64>> {
+        let Some(run) = measure(self.args, dataset, options, self.samples, self.interrupt)? else { return Ok(None) };
+        self.show(Way::of_run(name, line, &run));
+        Ok(Some(((run.read_mb * 1e6 / run.images as f64) as u64).max(1)))
+    }
+
+    /// Measures the plain receiver, if the server is a web server.
+    fn receive(&mut self, line: Option<LineSpec>, server: &str, bytes: u64) -> anyhow::Result<()> {
+        if self.url.scheme != "http" {
+            return Ok(());
+        }
+        let receiver = Receiver { server, path: self.url.path, bytes };
+        let seconds = self.args.seconds.min(RECEIVER_S_MAX);
+        let images_per_s = receiver.images_per_s(self.args.connections, Duration::from_secs_f64(seconds))?;
+        self.show(Way::of_receiver(line, images_per_s, bytes));
+        Ok(())
+    }
+
+    fn show(&mut self, way: Way) {
+        eprintln!("{way}");
+        self.ways.push(way);
+    }
 }
 
 /// Measures a way of loading: runs with more and more samples, until one takes about the wanted time. Returns `None` if
 /// it was interrupted.
 fn measure(
     args: &RemoteArgs,
-    url: &str,
+    dataset: &Path,
     options: &[&str],
     samples: u64,
     interrupt: &Interrupt,
@@ -196,7 +258,7 @@ fn measure(
         let epochs = wanted.div_ceil(samples);
         let mut common = vec!["--batch-size".into(), batch.to_string(), "--epochs".into(), epochs.to_string()];
         common.extend(args.options.iter().cloned().chain(options.iter().map(ToString::to_string)));
-        let setting = Setting { dataset: Path::new(url), common, drive: DriveOptions::Remote, tail_slots: None };
+        let setting = Setting { dataset, common, drive: DriveOptions::Remote, tail_slots: None };
         let Some(run) = setting.run(cases::CPU, wanted.min(samples), interrupt)? else { return Ok(None) };
         ensure!(run.images > 0, "a run delivered no image");
         let seconds = run.images as f64 / run.images_per_s;
@@ -223,8 +285,9 @@ mod tests {
         let of = |url| Url::of(url).map(|url| (url.scheme.to_owned(), url.server, url.path.to_owned()));
         let parts = |scheme: &str, server: &str, path: &str| (scheme.into(), server.into(), path.into());
         assert_eq!(of("http://h/a/b.ddlp").unwrap(), parts("http", "h:80", "/a/b.ddlp"));
+        assert_eq!(of("cql://h/k/x").unwrap(), parts("cql", "h:9042", "/k/x"));
         assert_eq!(of("redis://[::1]:7000/0/x").unwrap(), parts("redis", "[::1]:7000", "/0/x"));
-        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "rediss://me:secret@h/0/x"] {
+        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "cql://a,b/k/x"] {
             let error = of(wrong).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

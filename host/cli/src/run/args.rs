@@ -211,7 +211,7 @@ fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, St
 }
 
 /// What a state and a plan do not contain.
-const GIVEN_AGAIN: &str = "Give --indices and --fields again if that run had them";
+const GIVEN_AGAIN: &str = "Give --indices, --split and --fields again if that run had them";
 
 /// Returns the help of --resume.
 fn resume_help() -> String {

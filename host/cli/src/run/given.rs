@@ -42,9 +42,14 @@ impl Given {
         self.texts("drives").filter_map(|drive| drive.parse().ok()).collect()
     }
 
+    /// Returns the text of an option.
+    pub fn text(&self, option: &str) -> Option<&str> {
+        self.loader.get(option).and_then(Value::as_str)
+    }
+
     /// Returns the file that an option names.
     pub fn file(&self, option: &str) -> Option<&Path> {
-        self.loader.get(option).and_then(Value::as_str).map(Path::new)
+        self.text(option).map(Path::new)
     }
 
     /// Returns the cores of the CPU prong.

@@ -8,6 +8,7 @@ use crate::text;
 use anyhow::anyhow;
 use ddlp_dataset::SampleFields;
 use ddlp_host::report::Report;
+use ddlp_host::splits::part_of;
 use ddlp_host::{LoaderState, LocalResults, Plan};
 use ddlp_report::Context;
 use serde::Serialize;
@@ -48,6 +49,7 @@ pub fn files(args: &RunArgs) -> Files<'_> {
         .reads("--pipeline", args.given.texts("pipeline").filter_map(pipeline_file))
         .reads("--fields", args.given.file("fields").into_iter().flat_map(SampleFields::files))
         .reads("--indices", args.given.file("indices").map(PathBuf::from))
+        .reads("--split", args.given.text("split").and_then(|text| Some(part_of(text).ok()?.0.to_owned())))
         .reads("--classes", args.given.texts("class_names").map(PathBuf::from))
         .reads("--resume", args.resume.clone())
         .reads("--plan-in", args.plan_in.clone())

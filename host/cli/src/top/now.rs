@@ -45,6 +45,24 @@ pub struct LoaderNow {
     pub faults: u64,
     pub corrupt_samples: u64,
     pub prongs: Vec<ProngNow>,
+    /// The requests to the store of the dataset, if it lies in one.
+    pub store: Option<StoreNow>,
+}
+
+/// The requests of a loader to the store that holds the dataset. Rates are `None` at the first reading.
+#[derive(Debug, Default, Serialize)]
+pub struct StoreNow {
+    pub requests_per_s: Option<f64>,
+    pub bytes_per_s: Option<f64>,
+    pub in_flight: u64,
+    /// Samples that may be in flight.
+    pub depth: Option<u64>,
+    /// Time within which half and 99 % of the answers came.
+    pub half_within_ms: Option<f64>,
+    pub most_within_ms: Option<f64>,
+    /// Requests that were made again, and those of them for which the store was busy.
+    pub retries: u64,
+    pub pushed_back: u64,
 }
 
 /// A prong of a loader.
@@ -117,6 +135,21 @@ impl Readings<'_> {
             faults: self.count("run_faults"),
             corrupt_samples: self.count("run_corrupt_samples"),
             prongs,
+            store: self.now.value("store_requests").map(|_| self.store()),
+        }
+    }
+
+    fn store(&self) -> StoreNow {
+        let figure = |name| self.now.value(name).filter(|value| value.is_finite());
+        StoreNow {
+            requests_per_s: self.per_s("store_requests"),
+            bytes_per_s: self.per_s("store_bytes"),
+            in_flight: self.count("store_in_flight"),
+            depth: figure("store_depth").map(|depth| depth as u64),
+            half_within_ms: figure("store_half_within_seconds").map(|seconds| seconds * 1e3),
+            most_within_ms: figure("store_most_within_seconds").map(|seconds| seconds * 1e3),
+            retries: self.count("store_retries"),
+            pushed_back: self.count("store_pushed_back"),
         }
     }
 
@@ -202,6 +235,25 @@ mod tests {
         let busy = later(&LOADER.replace("waits 1", "waits 0"), &first);
         let now = Readings { before: Some(&first), now: &busy }.loader(Whose::default());
         assert_eq!((now.is_stalled, now.waits), (false, Some(0.0)));
+    }
+
+    #[test]
+    fn requests_to_a_store_are_shown_if_there_is_one() {
+        let first = Reading::parse(LOADER);
+        assert!(Readings { before: None, now: &first }.loader(Whose::default()).store.is_none());
+        let page = |requests: u32| {
+            format!(
+                "{LOADER}ddlp_store_requests_total {requests}\nddlp_store_bytes_total 7000000\nddlp_store_in_flight 9\n\
+                 ddlp_store_depth +Inf\nddlp_store_half_within_seconds 0.128\nddlp_store_most_within_seconds NaN\n\
+                 ddlp_store_retries_total 5\nddlp_store_pushed_back_total 2\n"
+            )
+        };
+        let first = Reading::parse(&page(100));
+        let second = later(&page(300), &first);
+        let store = Readings { before: Some(&first), now: &second }.loader(Whose::default()).store.unwrap();
+        assert_eq!((store.requests_per_s, store.bytes_per_s, store.in_flight), (Some(100.0), Some(0.0), 9));
+        assert_eq!((store.depth, store.half_within_ms, store.most_within_ms), (None, Some(128.0), None));
+        assert_eq!((store.retries, store.pushed_back), (5, 2));
     }
 
     #[test]

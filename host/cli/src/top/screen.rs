@@ -1,6 +1,6 @@
 //! What `ddlp top` shows to people.
 
-use super::now::{AgentNow, LoaderNow, Programs, Whose};
+use super::now::{AgentNow, LoaderNow, Programs, StoreNow, Whose};
 use crate::{output, text};
 use console::Term;
 use std::fmt::Write;
@@ -73,6 +73,7 @@ fn show_loader(lines: &mut Vec<String>, loader: &LoaderNow) {
     ];
     parts.extend(troubles(loader.faults, "fault", loader.corrupt_samples));
     lines.push(format!("  {}", parts.join(", ")));
+    lines.extend(loader.store.as_ref().map(store_line));
     lines.push(format!("  {:NAME_CHARS$} {:>12} {:>12} {:>8}", "prong", "delivered/s", "prepared/s", "in work"));
     for prong in &loader.prongs {
         let name = text::ending(&text::prong_name(&prong.name), NAME_CHARS);
@@ -81,6 +82,22 @@ fn show_loader(lines: &mut Vec<String>, loader: &LoaderNow) {
         let in_work = prong.in_work;
         lines.push(format!("  {name:NAME_CHARS$} {delivered:>12} {prepared:>12} {in_work:>8}{away}"));
     }
+}
+
+fn store_line(store: &StoreNow) -> String {
+    let mb_per_s = store.bytes_per_s.map(|bytes| bytes / 1e6);
+    let depth = store.depth.map(|depth| format!(" of at most {} samples", text::count(depth)));
+    let mut parts = vec![
+        format!("{} requests/s", shown(store.requests_per_s)),
+        format!("{} MB/s", shown(mb_per_s)),
+        format!("{} in flight{}", text::count(store.in_flight), depth.unwrap_or_default()),
+    ];
+    if let (Some(half), Some(most)) = (store.half_within_ms, store.most_within_ms) {
+        parts.push(format!("half within {half:.0} ms, 99 % within {most:.0} ms"));
+    }
+    parts.extend((store.retries > 0).then(|| format!("{} made again", text::count(store.retries))));
+    parts.extend((store.pushed_back > 0).then(|| format!("{} as the store was busy", text::count(store.pushed_back))));
+    format!("  store: {}", parts.join(", "))
 }
 
 fn show_agent(lines: &mut Vec<String>, agent: &AgentNow) {
@@ -136,6 +153,16 @@ mod tests {
             is_stalled: true,
             ready_batches: 1,
             faults: 2,
+            store: Some(StoreNow {
+                requests_per_s: Some(810.0),
+                bytes_per_s: Some(89.1e6),
+                in_flight: 60,
+                depth: Some(128),
+                half_within_ms: Some(128.0),
+                most_within_ms: Some(256.0),
+                retries: 3,
+                pushed_back: 1,
+            }),
             prongs: vec![prong("cpu", Some(1234.5), true), prong("tcp://10.0.0.2:4420/nqn.x:y", None, false)],
             ..LoaderNow::default()
         };
@@ -150,6 +177,8 @@ mod tests {
         let expected = "\
 loader 12 python train.py
   epoch 0: 1,200 of 5,000 batches, 0.00 images/s, STALLED: waits 100 %, 1 batch ready, 0 buffers free, 2 faults
+  store: 810 requests/s, 89.1 MB/s, 60 in flight of at most 128 samples, half within 128 ms, 99 % within 256 ms, \
+3 made again, 1 as the store was busy
   prong                     delivered/s   prepared/s  in work
   cpu                             1,235        1,235        3
   10.0.0.2:4420                       –            –        3  away

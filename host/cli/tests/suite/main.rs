@@ -6,6 +6,7 @@ mod l3;
 mod outputs;
 mod packs;
 mod show;
+mod split;
 mod states;
 
 use ddlp_pixels::encode::{JpegOptions, jpeg};

@@ -1,18 +1,19 @@
 //! The threads that fetch samples for the threads that prepare them.
 
 use super::{Activity, Desk};
-use crate::engine::{Engine, RunTask};
+use crate::engine::{Engine, Exchanged, RunTask};
 use crate::fetch::FetchTicket;
 use crate::signal::Signal;
 use ddlp_csd::prepare::{SampleFetcher, announce, stored_at};
 use ddlp_dataset::{BytesRead, FetchedSample, ReadError, SampleToFetch};
-use futures_util::StreamExt;
+use futures_util::future::{AbortHandle, Aborted, abortable};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs one thread of the stage until the run is over.
 pub(crate) fn run(engine: &Engine, desk: &Desk) {
@@ -38,12 +39,7 @@ fn fetch_in_groups(engine: &Engine, desk: &Desk) {
             if mem::replace(&mut bucket, wanted) != wanted {
                 fetcher.change_program(&task.buckets[wanted].program);
             }
-            let ahead = task.ahead(group[0].0.id.epoch);
-            if ahead.window.is_some() {
-                // Their neighbours will be fetched soon.
-                let ids: Vec<u64> = group.iter().map(|(ticket, _)| ticket.sample_id).collect();
-                announce(&*task.dataset, &ids, ahead);
-            }
+            announce_in_window(task, group.iter().map(|(ticket, _)| *ticket));
             samples.extend(group.iter_mut().map(|(ticket, fetched)| to_fetch(engine, *ticket, mem::take(fetched))));
             if let Err(error) = fetcher.fetch(&*task.dataset, &mut samples) {
                 left_to_preparers(&error);
@@ -58,6 +54,15 @@ fn fetch_in_groups(engine: &Engine, desk: &Desk) {
     }
 }
 
+/// Announces samples of an epoch if their neighbours in storage will be fetched soon.
+fn announce_in_window(task: &RunTask, tickets: impl Iterator<Item = FetchTicket> + Clone) {
+    let Some(ahead) = tickets.clone().next().map(|first| task.ahead(first.id.epoch)) else { return };
+    if ahead.window.is_some() {
+        let ids: Vec<u64> = tickets.map(|ticket| ticket.sample_id).collect();
+        announce(&*task.dataset, &ids, ahead);
+    }
+}
+
 fn left_to_preparers(error: &ReadError) {
     tracing::debug!(%error, "fetching ahead failed; the threads that prepare these samples will read them");
 }
@@ -68,14 +73,29 @@ fn to_fetch(engine: &Engine, ticket: FetchTicket, fetched: FetchedSample) -> Sam
     SampleToFetch { index, draw, fidelity: context.fidelity, fetched }
 }
 
-/// Samples that were asked for together, and what came.
-struct Came {
-    /// Number of the request.
-    number: u64,
-    asked: Instant,
+/// Samples that were asked for together.
+struct Asked {
     tickets: Vec<FetchTicket>,
+    since: Instant,
+    /// Gives up the request.
+    abort: AbortHandle,
+    /// Gives up the second request, if there is one.
+    second: Option<AbortHandle>,
+}
+
+impl Asked {
+    fn abort(&self) {
+        self.abort.abort();
+        self.second.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// What came of samples that were asked for together.
+struct Came {
     samples: Vec<SampleToFetch>,
     read: BytesRead,
+    /// Whether all reads have succeeded.
+    is_read: bool,
 }
 
 /// Wakes the thread of the stage when bytes have come.
@@ -87,47 +107,99 @@ impl Wake for WakesStage {
     }
 }
 
-/// Has many samples in flight, each by itself. At the end of the run, gives up those that have not come.
+/// Has many samples in flight, each by itself. Gives up those that no batch waits for any more, and at the end of the
+/// run all that have not come.
 fn fetch_at_once(engine: &Engine, desk: &Desk) {
     let (task, signal) = (&engine.task, engine.fetch_signal());
     let fetchers: Vec<SampleFetcher> = task.buckets.iter().map(|bucket| SampleFetcher::new(&bucket.program)).collect();
+    // The key has the number of the request, and whether it is the second one.
+    let ask = |key: (u64, bool), tickets: &[FetchTicket], mut samples: Vec<SampleToFetch>| {
+        let mut fetcher = fetchers[task.cut.bucket(tickets[0].id.batch)].another();
+        let (fetching, abort) = abortable(async move {
+            let fetched = fetcher.start_fetch(&*task.dataset, &mut samples).await;
+            fetched.as_ref().err().into_iter().for_each(left_to_preparers);
+            Came { samples, read: fetcher.take_read(), is_read: fetched.is_ok() }
+        });
+        (fetching.map(move |came| (key, came)), abort)
+    };
     let waker = Waker::from(Arc::new(WakesStage(signal.clone())));
-    let (mut flying, mut asked_for, mut number) = (FuturesUnordered::new(), BTreeMap::new(), 0);
+    let (mut flying, mut asked_for, mut number) = (FuturesUnordered::new(), BTreeMap::<u64, Asked>::new(), 0);
     let (mut group, mut came_at, mut busy_since) = (Vec::new(), Vec::new(), Instant::now());
     loop {
         let seen = signal.seen();
-        while let Poll::Ready(Some(came)) = flying.poll_next_unpin(&mut Context::from_waker(&waker)) {
-            let Came { number, asked, tickets, samples, read } = came;
-            asked_for.remove(&number);
-            engine.read.add(read);
-            came_at.extend(tickets.iter().map(|_| asked));
-            group.extend(tickets.into_iter().zip(samples.into_iter().map(|sample| sample.fetched)));
+        while let Poll::Ready(Some(((number, is_second), came))) =
+            flying.poll_next_unpin(&mut Context::from_waker(&waker))
+        {
+            let Some(asked) = asked_for.get_mut(&number) else { continue };
+            if is_second && !matches!(came, Ok(Came { is_read: true, .. })) {
+                asked.second = None;
+                continue;
+            }
+            let asked = asked_for.remove(&number).expect("found above");
+            asked.abort();
+            match came {
+                Ok(Came { samples, read, .. }) => {
+                    engine.read.add(read);
+                    if is_second {
+                        engine.hedges.won();
+                    }
+                    came_at.extend(asked.tickets.iter().map(|_| asked.since));
+                    group.extend(asked.tickets.into_iter().zip(samples.into_iter().map(|sample| sample.fetched)));
+                }
+                Err(Aborted) => group.extend(asked.tickets.into_iter().map(|ticket| (ticket, Default::default()))),
+            }
         }
         let was_busy = mem::replace(&mut busy_since, Instant::now());
         if !asked_for.is_empty() || !group.is_empty() {
             engine.work_times.fetched(busy_since - was_busy);
         }
         show_oldest(desk, &asked_for);
-        let Some(most) = engine.exchange_fetches(seen, &came_at, &mut group) else { return };
+        let (late, within) = late_requests(engine, &asked_for, busy_since);
+        for number in late {
+            let asked = asked_for.get_mut(&number).expect("it is late");
+            let again = |ticket: &FetchTicket| to_fetch(engine, *ticket, FetchedSample::default());
+            let (fetching, abort) = ask((number, true), &asked.tickets, asked.tickets.iter().map(again).collect());
+            asked.second = Some(abort);
+            engine.hedges.made();
+            flying.push(fetching);
+        }
+        let in_flight = asked_for.values().flat_map(|asked| asked.tickets.iter().copied());
+        let exchanged = engine.exchange_fetches((seen, within), &came_at, in_flight, &mut group);
+        let Some(Exchanged { together: most, given_up }) = exchanged else { return };
         came_at.clear();
+        if !given_up.is_empty() {
+            let is_given_up = |asked: &&Asked| asked.tickets.iter().all(|ticket| given_up.contains(ticket));
+            asked_for.values().filter(is_given_up).for_each(Asked::abort);
+        }
+        announce_in_window(task, group.iter().map(|(ticket, _)| *ticket));
         while !group.is_empty() {
             let together = neighbours(task, &group, most);
             let (tickets, fetched): (Vec<FetchTicket>, Vec<FetchedSample>) = group.drain(..together).unzip();
-            let mut samples: Vec<SampleToFetch> =
-                tickets.iter().zip(fetched).map(|(ticket, fetched)| to_fetch(engine, *ticket, fetched)).collect();
-            let mut fetcher = fetchers[task.cut.bucket(tickets[0].id.batch)].another();
-            asked_for.insert(number, (tickets[0], Instant::now()));
-            let of_request = number;
+            let samples = tickets.iter().zip(fetched).map(|(ticket, fetched)| to_fetch(engine, *ticket, fetched));
+            let (fetching, abort) = ask((number, false), &tickets, samples.collect());
+            asked_for.insert(number, Asked { tickets, since: Instant::now(), abort, second: None });
+            flying.push(fetching);
             number += 1;
-            flying.push(async move {
-                let asked = Instant::now();
-                if let Err(error) = fetcher.start_fetch(&*task.dataset, &mut samples).await {
-                    left_to_preparers(&error);
-                }
-                Came { number: of_request, asked, tickets, samples, read: fetcher.take_read() }
-            });
         }
     }
+}
+
+/// Returns the requests to make a second time now, and how long the thread may wait then.
+fn late_requests(engine: &Engine, asked_for: &BTreeMap<u64, Asked>, now: Instant) -> (Vec<u64>, Option<Duration>) {
+    let requests = engine.fetch_plan().hedge.zip(engine.task.dataset.requests());
+    let Some((hedge, after)) = requests.and_then(|(hedge, requests)| Some((hedge, hedge.after(&requests)?))) else {
+        return Default::default();
+    };
+    let seconds = asked_for.values().filter(|asked| asked.second.is_some()).count();
+    let free = hedge.most(asked_for.len()).saturating_sub(seconds);
+    let mut once = asked_for.iter().filter(|(_, asked)| asked.second.is_none()).peekable();
+    let late = std::iter::from_fn(|| once.next_if(|(_, asked)| now - asked.since >= after)).take(free);
+    let late: Vec<u64> = late.map(|(&number, _)| number).collect();
+    // A request begins when it is polled.
+    let begins = (!late.is_empty()).then_some(Duration::ZERO);
+    // Others that are late wait for second requests to end, which wakes the thread.
+    let next = once.peek().map(|(_, asked)| after.saturating_sub(now - asked.since)).filter(|wait| !wait.is_zero());
+    (late, begins.or(next))
 }
 
 /// Returns how many samples at the beginning of `group` lie side by side in the dataset, at most `most`, so that one
@@ -144,9 +216,12 @@ fn neighbours(task: &RunTask, group: &[(FetchTicket, FetchedSample)], most: usiz
 }
 
 /// Publishes the sample for which the thread has waited longest.
-fn show_oldest(desk: &Desk, asked: &BTreeMap<u64, (FetchTicket, Instant)>) {
-    match asked.first_key_value() {
-        Some((_, (ticket, since))) => desk.begin_at(Activity::Fetching, ticket.id, ticket.sample_id, *since),
+fn show_oldest(desk: &Desk, asked_for: &BTreeMap<u64, Asked>) {
+    match asked_for.first_key_value() {
+        Some((_, asked)) => {
+            let ticket = asked.tickets[0];
+            desk.begin_at(Activity::Fetching, ticket.id, ticket.sample_id, asked.since);
+        }
         None => desk.end(),
     }
 }

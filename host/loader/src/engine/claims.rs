@@ -43,7 +43,7 @@ impl Engine {
                 self.wake_cpu();
                 return Some(CpuWork { job, ahead, fetched: None });
             }
-            wait_for_work(&self.work, seen, core);
+            wait_for_work(&self.work, (seen, None), core);
             seen = self.work.seen();
             core = self.lock();
         }
@@ -137,8 +137,9 @@ impl Engine {
 /// Waits until there may be work for a thread of the CPU prong or of its fetch stage, which has `seen` earlier signals.
 /// Gives the core back meanwhile. Whether to take over another prong's batch depends on the time; everything else
 /// comes with a signal.
-pub(super) fn wait_for_work(signal: &Signal, seen: u64, core: MutexGuard<'_, Core>) {
-    let within = core.schedule.any_other_works(CPU).then_some(IDLE_LOOK);
+pub(super) fn wait_for_work(signal: &Signal, (seen, within): (u64, Option<Duration>), core: MutexGuard<'_, Core>) {
+    let look = core.schedule.any_other_works(CPU).then_some(IDLE_LOOK);
+    let within = within.into_iter().chain(look).min();
     drop(core);
     signal.wait(seen, within);
 }

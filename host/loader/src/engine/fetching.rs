@@ -8,11 +8,19 @@ use crate::schedule::{CPU, Room};
 use crate::signal::Signal;
 use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Largest sample, on average, that is asked for together with its neighbours in storage, in bytes: a larger one comes
 /// as fast by a request of its own, and waits for no other one.
 const JOINED_BYTES_MAX: u64 = 32 << 10;
+
+/// What a stage that has many samples in flight does next.
+pub(crate) struct Exchanged {
+    /// How many samples one read may get.
+    pub together: usize,
+    /// Samples in flight that no batch waits for any more.
+    pub given_up: Vec<FetchTicket>,
+}
 
 impl Engine {
     /// Keeps what a fetch thread has fetched, and waits for the next samples for this thread: replaces the old ones in
@@ -29,7 +37,7 @@ impl Engine {
                 return true;
             }
             core.idle_fetchers += 1;
-            wait_for_work(&self.fetch, seen, core);
+            wait_for_work(&self.fetch, (seen, None), core);
             seen = self.fetch.seen();
             core = self.lock();
             core.idle_fetchers -= 1;
@@ -39,7 +47,7 @@ impl Engine {
     /// Returns the requests to the store that holds the dataset, if there is one.
     pub fn requests(&self) -> Option<RequestReport> {
         let requests = self.task.dataset.requests()?;
-        let depth = self.lock().fetch_depth;
+        let (depth, (hedged, hedges_won)) = (self.lock().fetch_depth, self.hedges.counts());
         Some(RequestReport {
             answered: requests.count(),
             mb: requests.bytes as f64 / 1e6,
@@ -47,6 +55,8 @@ impl Engine {
             most_within_ms: requests.latency_ms(0.99),
             retries: requests.retries,
             pushed_back: requests.pushed_back,
+            hedged,
+            hedges_won,
             in_flight: requests.in_flight,
             depth,
         })
@@ -63,14 +73,16 @@ impl Engine {
     }
 
     /// Keeps what has been fetched, and replaces it in `group` by the samples to ask for now, with memory for each.
-    /// Waits after the signals that were `seen` if there is nothing to do. `asked` has the times at which the samples
-    /// that have come were asked for. Returns how many samples one read may get; `None` when the run is over.
+    /// Waits after the signals that were `seen`, for a time at most, if there is nothing to do. `asked` has the times
+    /// at which the samples that have come were asked for, and `in_flight` the others. Returns `None` when the run is
+    /// over.
     pub fn exchange_fetches(
         &self,
-        seen: u64,
+        (seen, within): (u64, Option<Duration>),
         asked: &[Instant],
+        in_flight: impl Iterator<Item = FetchTicket>,
         group: &mut Vec<(FetchTicket, FetchedSample)>,
-    ) -> Option<usize> {
+    ) -> Option<Exchanged> {
         let pushed_back = self.task.dataset.requests().map_or(0, |requests| requests.pushed_back);
         let mut core = self.lock();
         let now = core.recorder.now();
@@ -87,13 +99,15 @@ impl Engine {
         if !self.start_fetches(&mut core, usize::MAX, group) {
             return None;
         }
-        let is_small = core.fetching.as_ref().is_some_and(|fetching| fetching.average_bytes() <= JOINED_BYTES_MAX);
-        if group.is_empty() && !any_came {
+        let fetching = core.fetching.as_mut();
+        let is_small = fetching.as_ref().is_some_and(|fetching| fetching.average_bytes() <= JOINED_BYTES_MAX);
+        let given_up = fetching.map_or_else(Vec::new, |fetching| fetching.take_given_up(in_flight));
+        if group.is_empty() && !any_came && given_up.is_empty() {
             core.idle_fetchers += 1;
-            wait_for_work(&self.fetch, seen, core);
+            wait_for_work(&self.fetch, (seen, within), core);
             self.lock().idle_fetchers -= 1;
         }
-        Some(if is_small { self.fetch_plan.group } else { 1 })
+        Some(Exchanged { together: if is_small { self.fetch_plan.group } else { 1 }, given_up })
     }
 
     /// Appends up to `most` samples to fetch now to `group`. Returns false when the run is over.

@@ -32,7 +32,7 @@ pub(crate) struct AheadBounds {
 }
 
 /// Names a sample that is being fetched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FetchTicket {
     pub id: BatchId,
     number: u64,
@@ -57,6 +57,8 @@ pub(crate) struct FetchAhead<T> {
     moved: HashMap<u64, (u64, usize)>,
     /// Samples in flight, those of batches that were given up included.
     in_flight: u64,
+    /// Whether a batch was given up that had samples in flight.
+    has_given_up: bool,
     average_bytes: u64,
 }
 
@@ -136,6 +138,7 @@ impl<T> FetchAhead<T> {
             tickets: 0,
             moved: HashMap::new(),
             in_flight: 0,
+            has_given_up: false,
             average_bytes: FIRST_BYTES,
         }
     }
@@ -233,11 +236,11 @@ impl<T> FetchAhead<T> {
     /// back if its batch was given up meanwhile.
     pub fn fetched(&mut self, ticket: FetchTicket, bytes: u64, sample: T) -> Option<T> {
         self.in_flight -= 1;
-        self.average_bytes = ((self.average_bytes * (AVERAGED - 1) + bytes) / AVERAGED).max(1);
         let (claim, row) = self.moved.remove(&ticket.number).unwrap_or((ticket.claim, ticket.row));
         let Some(at) = self.batches.iter().position(|batch| batch.claim == claim) else {
             return Some(sample);
         };
+        self.average_bytes = ((self.average_bytes * (AVERAGED - 1) + bytes) / AVERAGED).max(1);
         assert!(matches!(self.batches[at].rows[row], RowState::InFlight(_)), "a sample is fetched once");
         let (at, row) = self.oldest_row(at).map_or((at, row), |oldest| self.exchange((at, row), oldest));
         let batch = &mut self.batches[at];
@@ -318,7 +321,19 @@ impl<T> FetchAhead<T> {
 
     /// Forgets a batch that was given up. What was fetched of it is lost.
     pub fn remove(&mut self, id: BatchId) {
-        self.batches.retain(|batch| batch.id != id);
+        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
+        self.has_given_up |= self.batches[at].in_flight > 0;
+        self.batches.remove(at);
+    }
+
+    /// Returns those of the samples in flight that no batch waits for any more, if a batch was given up since the last
+    /// call. Fetching them may end; [`Self::fetched`] says so.
+    pub fn take_given_up(&mut self, in_flight: impl Iterator<Item = FetchTicket>) -> Vec<FetchTicket> {
+        if !std::mem::take(&mut self.has_given_up) {
+            return Vec::new();
+        }
+        let claim = |ticket: &FetchTicket| self.moved.get(&ticket.number).map_or(ticket.claim, |(claim, _)| *claim);
+        in_flight.filter(|ticket| !self.batches.iter().any(|batch| batch.claim == claim(ticket))).collect()
     }
 
     /// Returns whether the batch is claimed, but has not begun.

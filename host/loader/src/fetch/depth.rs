@@ -81,6 +81,13 @@ impl Depth {
         Self { limit: FIRST.min(most), most, auto: Some(auto) }
     }
 
+    /// Returns a depth that is `most` as long as the store does not push back, and then grows again by trial.
+    pub fn most(most: usize) -> Self {
+        let depth = Self::auto(most);
+        let auto = depth.auto.map(|auto| Auto { phase: Phase::Steady { rounds: 0, before: most }, ..auto });
+        Self { limit: most, auto, ..depth }
+    }
+
     /// Returns the most samples that may be in flight now.
     pub fn limit(&self) -> usize {
         self.limit
@@ -214,6 +221,10 @@ mod tests {
         let mut depth = Depth { auto: depth.auto.map(|auto| Auto { began: 0.0, ..auto }), ..depth };
         let (limit, _) = over(&mut depth, (0.1, 0.0005), 200.0);
         assert!(limit > 50, "{limit}");
+        let mut depth = Depth::most(600);
+        assert_eq!(over(&mut depth, (0.0001, 0.001), 20.0).0, 600);
+        depth.pushed_back(20.0);
+        assert_eq!(depth.limit(), 420);
         let mut fixed = Depth::fixed(7);
         fixed.pushed_back(1.0);
         assert_eq!(fixed.limit(), 7);

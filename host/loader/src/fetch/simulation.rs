@@ -194,6 +194,12 @@ impl Simulation {
         if let Some(&id) = claimed.iter().find(|&&id| self.ahead.will_begin(id)) {
             self.ahead.remove(id);
             self.schedule.returned(CPU, id, self.now);
+            let given_up = self.ahead.take_given_up(self.flying.iter().map(|(_, _, ticket)| *ticket));
+            // Some end at once, and others come all the same.
+            for ticket in given_up.into_iter().filter(|ticket| ticket.sample_id.is_multiple_of(2)) {
+                self.flying.retain(|(_, _, flying)| *flying != ticket);
+                assert!(self.ahead.fetched(ticket, 0, ticket.sample_id).is_some(), "nobody waits for it");
+            }
         }
     }
 

@@ -95,9 +95,9 @@ pub enum PushError {
     Cancelled,
 }
 
-/// Pushes a pack to a URL. At `redis://HOST:PORT/DB/NAME` or `rediss://…` it becomes one value for each sample, at
-/// `s3://`, `gs://` or `az://` one object. Calls `progress` on this thread at least every 100 ms while samples are
-/// sent; a `Break` ends the work with [`PushError::Cancelled`].
+/// Pushes a pack to a URL. At `redis://HOST:PORT/DB/NAME`, `rediss://…`, `cql://HOST/KEYSPACE/NAME` or `cqls://…` it
+/// becomes one value for each sample, at `s3://`, `gs://` or `az://` one object. Calls `progress` on this thread
+/// at least every 100 ms while samples are sent; a `Break` ends the work with [`PushError::Cancelled`].
 ///
 /// A dataset can be opened there only when everything is sent. A push to a server that was stopped goes on where it
 /// was; one to an object store begins anew.
@@ -117,6 +117,6 @@ pub fn push(
     if ranges::is_url(url) {
         return ranges::push::push(pack, url, options, progress);
     }
-    let reason = "a pack is pushed to redis://, rediss://, s3://, gs:// or az://".to_owned();
+    let reason = "a pack is pushed to redis://, rediss://, cql://, cqls://, s3://, gs:// or az://".to_owned();
     Err(PushError::Place { url: shown(url), reason })
 }

@@ -30,6 +30,8 @@ const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: u32::MAX };
 /// Attempts of the first request: a mistaken address shall be told soon.
 const FIRST_ATTEMPTS: u32 = 4;
+/// Longest time for which the first request waits for a server that says that it is not ready yet.
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Returns how long bytes may take on a slow path, beyond the time of a request for few.
 pub(super) fn allowed(bytes: usize) -> Duration {
@@ -97,22 +99,29 @@ impl ServerPath {
         wait_for(self.make(bytes, requests))
     }
 
-    /// Makes the first request, with few attempts. The error says what to do.
+    /// Makes the first request, with few attempts unless the server is not ready yet. The error says what to do.
     pub fn first<T: Send, F>(&self, attempt: impl Fn() -> F + Send + Sync) -> Result<T, String>
     where
         F: Future<Output = Result<T, Failure>> + Send,
     {
         wait_for(self.thread.serve(async {
-            let mut pauses = Backoff::new(PAUSES, 0);
+            let (mut pauses, begun) = (Backoff::new(PAUSES, 0), Instant::now());
             for number in 1.. {
                 let outcome = timeout(ANSWER_WITHIN, attempt()).await;
                 match outcome.unwrap_or_else(|_| Err(Failure::slow(ANSWER_WITHIN))) {
                     Ok(answer) => return Ok(answer),
                     Err(failure) if !failure.may_pass => return Err(failure.to_string()),
-                    Err(failure) if number == FIRST_ATTEMPTS => {
+                    Err(failure) if failure.is_not_ready && begun.elapsed() < READY_WITHIN => {
+                        sleep(failure.pause_after(&mut pauses)).await;
+                    }
+                    Err(failure) if failure.is_not_ready => {
+                        let seconds = READY_WITHIN.as_secs();
+                        return Err(format!("{failure}; it has not been ready for {seconds} s: try again later"));
+                    }
+                    Err(failure) if number >= FIRST_ATTEMPTS => {
                         return Err(format!("{failure}; check the address, and that the server runs"));
                     }
-                    Err(_) => sleep(pauses.next_delay().unwrap_or(PAUSES.cap)).await,
+                    Err(failure) => sleep(failure.pause_after(&mut pauses)).await,
                 }
             }
             unreachable!("the last attempt returns")
@@ -192,7 +201,7 @@ impl Attempts<'_> {
         };
         tracing::debug!(%failure, "a request failed, and is made again");
         self.path.count().retry(failure.pushes_back);
-        let pause = self.pauses.next_delay().unwrap_or(PAUSES.cap).max(failure.pause.unwrap_or_default());
+        let pause = failure.pause_after(&mut self.pauses);
         *self.path.last_failure() = Some(failure.to_string());
         let left = self.path.clock().left(Instant::now());
         sleep(pause.min(left)).await;

@@ -1,25 +1,28 @@
-//! A pack in Redis or Valkey, one value for each sample.
+//! A pack in a key-value server, one value for each sample.
 //!
 //! Reads name places of the pack, as in a file; a map that is made from the pack's index finds the values. `server`:
-//! requests, connections, patience. `layout`: keys and values. `address`: URLs and passwords. `failure`: which failures
-//! may pass. `push`: puts a pack there.
+//! what a server has to do. `redis`, `cassandra`: the servers. `lines`: their connections. `layout`: keys and values.
+//! `push`: puts a pack there.
 
-mod address;
-mod failure;
+mod cassandra;
 mod layout;
+mod lines;
 pub(super) mod push;
+mod redis;
 mod server;
 
+use self::redis::Redis;
+use super::cached::open_cache;
 use super::server_path::lasting;
-use address::ServerAddress;
-pub(super) use address::is_url;
-use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
+use crate::cache::{Cache, CacheOptions};
+use crate::error::LoaderError;
+use cassandra::Cassandra;
+use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
 use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use layout::{CHUNK_BYTES, Content, HEAD_BYTES, Keys, Manifest, chunk_of, index_key, pushing_key};
-use redis::{Value, cmd, pipe};
-use server::Server;
+use layout::{CHUNK_BYTES, Content, Key, Manifest, Version, chunk_of};
+use server::ValueServer;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -38,11 +41,28 @@ const CHUNKS_IN_FLIGHT: usize = 8;
 /// Attempts to get a chunk of the index that arrives damaged.
 const CHUNK_ATTEMPTS: u32 = 2;
 
+/// Returns whether a dataset's place is the URL of one in a key-value server.
+pub(super) fn is_url(place: &str) -> bool {
+    redis::is_url(place) || cassandra::is_url(place)
+}
+
+/// Opens the pack at a URL, and its cache if one is asked for.
+pub(super) fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Box<dyn Blocks>, Option<Cache>), NotOpened> {
+    fn open<S: ValueServer>(
+        url: &str,
+        cache: Option<&CacheOptions>,
+    ) -> Result<(Box<dyn Blocks>, Option<Cache>), NotOpened> {
+        let (blocks, cache) = ValueBlocks::<S>::open(url, cache)?;
+        Ok((Box::new(blocks), cache))
+    }
+    if cassandra::is_url(url) { open::<Cassandra>(url, cache) } else { open::<Redis>(url, cache) }
+}
+
 /// A pack in values.
-pub(super) struct ValueBlocks {
-    server: Server,
+struct ValueBlocks<S> {
+    server: S,
     manifest: Manifest,
-    keys: Keys,
+    version: Version,
     map: ValueMap,
     index: Arc<HeldIndex>,
 }
@@ -99,21 +119,30 @@ pub(super) enum NotOpened {
     Server(String),
     /// The pack's index.
     Format(FormatError),
+    /// The cache.
+    Cache(LoaderError),
 }
 
-impl ValueBlocks {
-    /// Opens the pack at a URL.
-    pub fn open(url: &str) -> Result<Self, NotOpened> {
-        let server = ServerAddress::parse(url).and_then(Server::new).map_err(NotOpened::Server)?;
+impl<S: ValueServer> ValueBlocks<S> {
+    /// Opens the pack at a URL, and its cache if one is asked for.
+    fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Self, Option<Cache>), NotOpened> {
+        let server = S::new(url).map_err(NotOpened::Server)?;
         let manifest = manifest(&server).map_err(NotOpened::Server)?;
-        let name = &server.address.name;
         let identity = manifest.identity().expect("a manifest is refused without one");
-        let keys = Keys::new(name, &identity);
-        let bytes = server.path.wait(manifest.index_bytes as usize, read_index(&server, &manifest, &keys, &identity));
-        let bytes = RwLock::new(bytes.map_err(|error| NotOpened::Server(error.to_string()))?);
+        let version = Version::of(&identity);
+        let read = |chunks: Range<u64>, cache: Option<&Cache>| {
+            let bytes = manifest.chunk(chunks.end - 1).end - manifest.chunk(chunks.start).start;
+            let reading = read_index(&server, &manifest, &identity, chunks, cache);
+            server.path().wait(bytes as usize, reading).map_err(|error| NotOpened::Server(error.to_string()))
+        };
+        // The server says which pack that is, and not the cache.
+        let begin = if cache.is_some() { read(0..1, None)? } else { Vec::new() };
+        let superblock = &begin[..begin.len().min(BLOCK_BYTES as usize)];
+        let cache = cache.map(|options| open_cache(options, superblock)).transpose().map_err(NotOpened::Cache)?;
+        let bytes = RwLock::new(read(0..manifest.chunks(), cache.as_ref())?);
         let index = Arc::new(HeldIndex { bytes, is_held: true.into(), pack_bytes: manifest.pack_bytes });
         let map = ValueMap::read(Box::new(IndexBlocks(index.clone())), Path::new(url)).map_err(NotOpened::Format)?;
-        Ok(Self { server, manifest, keys, map, index })
+        Ok((Self { server, manifest, version, map, index }, cache))
     }
 
     /// Cuts reads at the borders of values, and fills with zeros what lies in no value.
@@ -147,42 +176,28 @@ impl ValueBlocks {
         parts
     }
 
-    /// Fills the memory of a part.
-    async fn fetch(&self, part: Part<'_>) -> io::Result<()> {
-        let Part { content, start, memory } = part;
-        let key = self.keys.of(content);
-        let first = HEAD_BYTES + start;
-        let mut range = cmd("GETRANGE");
-        range.arg(&key).arg(first).arg(first + memory.len() as u64 - 1);
-        let answer: Value = self.server.ask(memory.len(), &range).await?;
-        match answer {
-            Value::BulkString(bytes) if bytes.len() == memory.len() => {
-                memory.copy_from_slice(&bytes);
-                Ok(())
-            }
-            _ => Err(self.missing(&key).await?),
-        }
+    /// Fills the memory of parts of one value.
+    async fn fetch(&self, content: Content, parts: Vec<(u64, &mut [u8])>) -> io::Result<()> {
+        let key = Key::Content(self.version, content);
+        if self.server.fill(key, parts).await? { Ok(()) } else { Err(self.missing(key).await?) }
     }
 
     /// Returns the error for a value that does not have the bytes that it should have.
-    async fn missing(&self, key: &str) -> io::Result<io::Error> {
-        let name = &self.server.address.name;
-        let (mut index, mut exists) = (cmd("GET"), cmd("EXISTS"));
-        index.arg(index_key(name));
-        exists.arg(key);
-        let now: Option<Vec<u8>> = self.server.ask(0, &index).await?;
-        let there: u64 = self.server.ask(0, &exists).await?;
-        let now = now.and_then(|bytes| Manifest::parse(key, &bytes).ok());
+    async fn missing(&self, key: Key) -> io::Result<io::Error> {
+        let name = self.server.name();
+        let now = self.server.get(Key::Manifest, 0).await?;
+        let there = self.server.exists(key).await?;
+        let now = now.and_then(|bytes| Manifest::parse(name, &bytes).ok());
         Ok(match now {
             None => lasting(format!("{name} was removed from the server after it was opened: push it again")),
             Some(now) if now != self.manifest => {
                 lasting(format!("{name} was replaced after it was opened: start the run again"))
             }
-            Some(_) if there == 0 => lasting(format!(
-                "the server no longer has the value {key}: it was removed, or evicted when memory was full (see \
-                 maxmemory-policy); `ddlp push` sends what is missing"
-            )),
-            Some(_) => io::Error::other(BlocksError::Damaged(format!("the value {key} is cut short"))),
+            Some(_) if !there => lasting(format!("{}; `ddlp push` sends what is missing", self.server.missing(key))),
+            Some(_) => {
+                let what = format!("the value {} is cut short", self.server.describe(key));
+                io::Error::other(BlocksError::Damaged(what))
+            }
         })
     }
 
@@ -192,8 +207,20 @@ impl ValueBlocks {
             self.index.drop_bytes();
         }
         let bytes = parts.iter().map(|part| part.memory.len()).sum();
-        let all = try_join_all(parts.into_iter().map(|part| self.fetch(part)));
-        Box::pin(self.server.path.make(bytes, async { all.await.map(drop) }))
+        let mut values: Vec<(Content, Vec<(u64, &mut [u8])>)> = Vec::new();
+        for Part { content, start, memory } in parts {
+            match values.last_mut() {
+                Some((last, parts))
+                    if *last == content
+                        && parts.last().is_some_and(|(at, memory)| at + memory.len() as u64 <= start) =>
+                {
+                    parts.push((start, memory));
+                }
+                _ => values.push((content, vec![(start, memory)])),
+            }
+        }
+        let all = try_join_all(values.into_iter().map(|(content, parts)| self.fetch(content, parts)));
+        Box::pin(self.server.path().make(bytes, async { all.await.map(drop) }))
     }
 }
 
@@ -206,51 +233,60 @@ struct Part<'m> {
 }
 
 /// Asks what lies under the name of the address. The error says what to do.
-fn manifest(server: &Server) -> Result<Manifest, String> {
-    let name = &server.address.name;
-    let mut look = pipe();
-    look.cmd("GET").arg(index_key(name)).cmd("EXISTS").arg(pushing_key(name));
-    let found: (Option<Vec<u8>>, bool) = server.first(&look)?;
-    match found {
-        (Some(bytes), _) => Manifest::parse(&index_key(name), &bytes),
-        (None, true) => {
+fn manifest<S: ValueServer>(server: &S) -> Result<Manifest, String> {
+    let name = server.name();
+    match server.look()? {
+        [Some(bytes), _] => Manifest::parse(&server.describe(Key::Manifest), &bytes),
+        [None, Some(_)] => {
             Err(format!("the push of {name} has not ended, or was stopped: the same `ddlp push` sends what is missing"))
         }
-        (None, false) => Err(format!(
-            "the server has no dataset {name} in this database: check the URL; `ddlp push SOURCE {}` puts one there",
-            server.address
+        [None, None] => Err(format!(
+            "the server has no dataset {name} in this {}: check the URL; `ddlp push SOURCE {}` puts one there",
+            S::SPACE,
+            server.url()
         )),
     }
 }
 
-/// Reads the index of a pack: superblock and sections.
-async fn read_index(server: &Server, manifest: &Manifest, keys: &Keys, identity: &Identity) -> io::Result<Vec<u8>> {
+/// Reads chunks of the index of a pack, which begins with the superblock, from the cache as far as that has them.
+async fn read_index(
+    server: &impl ValueServer,
+    manifest: &Manifest,
+    identity: &Identity,
+    chunks: Range<u64>,
+    cache: Option<&Cache>,
+) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(manifest.index_bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let chunk = async |number: u64| {
-        let key = keys.of(Content::Index(number));
-        let mut get = cmd("GET");
-        get.arg(&key);
+        let key = Key::Content(Version::of(identity), Content::Index(number));
         let range = manifest.chunk(number);
         let length = (range.end - range.start) as usize;
+        let mut chunk = vec![0; length];
+        if cache.is_some_and(|cache| cache.fill(range.start, &mut chunk).is_empty()) {
+            return Ok(chunk);
+        }
         for _ in 0..CHUNK_ATTEMPTS {
-            let value: Option<Vec<u8>> = server.ask(length, &get).await?;
-            let help = "`ddlp push` sends it again";
-            let value = value.ok_or_else(|| lasting(format!("the server has no value {key}; {help}")))?;
-            if chunk_of(identity, number, &value).is_some_and(|chunk| chunk.len() == length) {
-                return Ok(value);
+            let value = server.get(key, length).await?;
+            let missing =
+                || lasting(format!("the server has no value {}; `ddlp push` sends it again", server.describe(key)));
+            let value = value.ok_or_else(missing)?;
+            if let Some(came) = chunk_of(identity, number, &value).filter(|came| came.len() == length) {
+                cache.into_iter().for_each(|cache| cache.keep(range.start, came));
+                return Ok(came.to_vec());
             }
         }
-        Err(lasting(format!("the value {key} is damaged; `ddlp push --verify` sends it again")))
+        let what = server.describe(key);
+        Err(lasting(format!("the value {what} is damaged; `ddlp push --verify` sends it again")))
     };
-    let mut chunks = futures_util::stream::iter((0..manifest.chunks()).map(chunk)).buffered(CHUNKS_IN_FLIGHT);
-    while let Some(value) = chunks.next().await {
-        bytes.extend_from_slice(&value?[HEAD_BYTES as usize..]);
+    let mut chunks = futures_util::stream::iter(chunks.map(chunk)).buffered(CHUNKS_IN_FLIGHT);
+    while let Some(chunk) = chunks.next().await {
+        bytes.extend_from_slice(&chunk?);
     }
     Ok(bytes)
 }
 
-impl Blocks for ValueBlocks {
+impl<S: ValueServer> Blocks for ValueBlocks<S> {
     fn len_bytes(&self) -> u64 {
         self.manifest.pack_bytes
     }
@@ -271,7 +307,7 @@ impl Blocks for ValueBlocks {
     }
 
     fn requests(&self) -> Option<Requests> {
-        Some(self.server.path.requests())
+        Some(self.server.path().requests())
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -285,16 +321,16 @@ impl Blocks for ValueBlocks {
     }
 
     fn interrupt(&self) {
-        self.server.path.interrupt();
+        self.server.path().interrupt();
     }
 
     fn silences(&self) -> Silences {
-        self.server.path.silences(&self.server.address)
+        self.server.path().silences(self.server.url())
     }
 }
 
-impl fmt::Debug for ValueBlocks {
+impl<S: ValueServer> fmt::Debug for ValueBlocks<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValueBlocks").field("address", &self.server.address.to_string()).finish_non_exhaustive()
+        f.debug_struct("ValueBlocks").field("address", &self.server.url().to_string()).finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use crate::max_corrupt::MaxCorrupt;
 use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
+use crate::splits::part_of;
 use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::Kind;
@@ -37,6 +38,8 @@ const COPIES_MAX: u64 = 256;
 const FETCH_DEPTH_MAX: u64 = 16_384;
 /// Least and most bytes of samples that are fetched ahead.
 const FETCH_MEMORY: (u64, u64) = (1 << 20, 1 << 40);
+/// Least and most bytes of a cache.
+const CACHE_LIMIT: (u64, u64) = (16 << 20, 1 << 50);
 const U32_MAX: u64 = u32::MAX as u64;
 
 /// Returns whether a number is a time above 0.
@@ -237,6 +240,13 @@ options! {
                 With ``shuffle=False``, samples come in this order. A state knows the indices, and a function by those \
                 of epoch 0.")
             .taken(By("_choice.file_of"));
+        /// Part of a split whose samples an epoch has: the file that `ddlp split` wrote, a colon, and the part's name.
+        /// States and plans record the split's identity. A split of another dataset is refused.
+        split: Option<String> = None, "all samples" =>
+            values(Text("a file and the name of a part, such as \"splits.json:train\"", |text| {
+                part_of(text).map(drop)
+            }))
+            .flag("FILE:PART").python("str | None").taken(By("_choice.part_of"));
         /// How many times in succession each sample of an epoch occurs, with draws of its own each time; several ranks
         /// take turns at them, as by torchvision's RASampler. An epoch is as long as without `repeats`, and so has
         /// fewer different samples.
@@ -340,6 +350,18 @@ options! {
         /// Slow start over a store: the samples of one batch are asked for at first, and those of one more for each
         /// `ramp_up` batches that are delivered.
         ramp_up: u32 = 0, "0, no slow start" => whole(0, U32_MAX).flag("S");
+        /// Asks a store a second time for a sample that takes longer than this share of all answers, in percent, and
+        /// takes what comes first. At most the rest of the samples in flight are asked for twice.
+        fetch_hedge: Option<u32> = None, "each sample is asked for once" => whole(50, 99).flag("PERCENT");
+        /// Folder on a disk of this machine in which bytes of the dataset are cached, if the dataset comes over a
+        /// network: what was read once is not asked for again, in later epochs, by later runs and by other processes.
+        /// Several datasets and processes may share the folder. A dataset in files has no use for it.
+        cache: Option<PathBuf> = None, "no cache" => values(Path("the path of a folder"))
+            .flag("FOLDER").python("str | os.PathLike[str] | None").taken(By("_options.folder_of"));
+        /// Most bytes that the folder of `cache` may take. When it is full, datasets that no process has open make
+        /// room; bytes for which there is no room are not cached.
+        cache_limit: Option<u64> = None, "all but a twentieth of the disk" => whole(CACHE_LIMIT.0, CACHE_LIMIT.1)
+            .flag("BYTES");
         /// Look-ahead of the strategy "ordered" in batches.
         window: Option<usize> = None, "as many as buffers and slots can hold" => whole(1, U32_MAX).flag("N");
     }

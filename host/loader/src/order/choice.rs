@@ -63,7 +63,8 @@ pub struct Choice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChoiceRecord {
-    /// Digest of the indices, those of epoch 0 if they follow from the epoch; `None` for all samples.
+    /// Digest of the indices, those of epoch 0 if they follow from the epoch, or name of a part and identity of its
+    /// split; `None` for all samples.
     pub indices: Option<String>,
     /// Digest of the weights of all samples; `None` if there are none.
     pub weights: Option<String>,
@@ -88,6 +89,7 @@ impl ChoiceRecord {
     /// Returns the names of the options, and what this record and another one say of them, in words.
     pub(crate) fn compared(&self, other: &Self) -> [(&'static str, String, String); 4] {
         let digest = |digest: &Option<String>, without: &str| match digest {
+            Some(part) if part.starts_with("part ") => part.clone(),
             Some(digest) => format!("{digest} (a digest)"),
             None => without.to_owned(),
         };

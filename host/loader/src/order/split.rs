@@ -46,6 +46,35 @@ pub fn split(groups: &[i64], sizes: &[u64], seed: u64) -> io::Result<Vec<Vec<u64
     Ok(parts)
 }
 
+/// Divides samples into parts that have equally many samples of each group: `sizes` says how many each part has of a
+/// group. The other samples of a group are left out. Otherwise as [`split`].
+///
+/// # Errors
+///
+/// The system refuses memory.
+///
+/// # Panics
+///
+/// If a group has fewer samples than all parts need.
+pub fn split_evenly(groups: &[i64], sizes: &[u64], seed: u64) -> io::Result<Vec<Vec<u64>>> {
+    let mut of_groups: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    for (position, &group) in (0..).zip(groups) {
+        of_groups.entry(group).or_default().push(position);
+    }
+    let mut parts = sizes.iter().map(|size| room(size * of_groups.len() as u64)).collect::<io::Result<Vec<_>>>()?;
+    for (number, positions) in (0u64..).zip(of_groups.values_mut()) {
+        shuffle(positions, &mut Rng::for_epoch(seed, number, SPLIT_STREAM));
+        let mut left = &positions[..];
+        for (part, &size) in parts.iter_mut().zip(sizes) {
+            let (own, rest) = left.split_at(size as usize);
+            part.extend_from_slice(own);
+            left = rest;
+        }
+    }
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    Ok(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,11 +109,34 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn even_parts_have_equally_many_samples_of_each_group(
+            groups in proptest::collection::vec(-1i64..4, 1..300),
+            (first, second) in (1u64..9, 1u64..9),
+            seed: u64,
+        ) {
+            let count = |positions: &[u64], group| positions.iter().filter(|&&at| groups[at as usize] == group).count();
+            let all: Vec<u64> = (0..groups.len() as u64).collect();
+            let there: Vec<i64> = (-1..4).filter(|&group| count(&all, group) > 0).collect();
+            prop_assume!(there.iter().all(|&group| count(&all, group) as u64 >= first + second));
+            let parts = split_evenly(&groups, &[first, second], seed).unwrap();
+            for (part, size) in parts.iter().zip([first, second]) {
+                prop_assert!(part.windows(2).all(|pair| pair[0] < pair[1]));
+                for &group in &there {
+                    prop_assert_eq!(count(part, group) as u64, size);
+                }
+            }
+            prop_assert!(parts[0].iter().all(|at| !parts[1].contains(at)));
+        }
+    }
+
     /// Pins the parts: others would silently move samples from validation to training.
     #[test]
     fn the_parts_of_a_known_seed_stay() {
         let groups = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1];
         assert_eq!(split(&groups, &[8, 2], 7).unwrap()[1], [1, 6]);
+        assert_eq!(split_evenly(&groups, &[3, 1], 7).unwrap()[1], [4, 7]);
         assert_ne!(split(&groups, &[5, 5], 7).unwrap(), split(&groups, &[5, 5], 8).unwrap());
     }
 }

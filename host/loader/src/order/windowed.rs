@@ -33,6 +33,8 @@ pub(crate) struct ShuffleWindow {
     pub lanes: Lanes,
     /// Most bytes of a bundle that may be read as a whole ([`Bundles::bytes`]).
     pub bundle_bytes: u64,
+    /// Samples of a bundle.
+    pub bundle_samples: u64,
 }
 
 impl fmt::Debug for ShuffleWindow {

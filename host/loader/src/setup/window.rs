@@ -39,7 +39,8 @@ pub(super) fn window_of(
     match dataset.bundles() {
         Ok(Some(bundles)) => {
             let lanes = Lanes { count: count as u64, samples: cut.samples, batch: cut.batch, last: cut.last };
-            Ok(Some(ShuffleWindow { dataset: dataset.clone(), lanes, bundle_bytes: bundles.bytes }))
+            let (bundle_bytes, bundle_samples) = (bundles.bytes, bundles.samples);
+            Ok(Some(ShuffleWindow { dataset: dataset.clone(), lanes, bundle_bytes, bundle_samples }))
         }
         Ok(None) => Err(format!(
             "`shuffle_window`: the order in which samples lie on the disk is known for packs alone, and this dataset \

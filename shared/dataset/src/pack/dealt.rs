@@ -92,6 +92,10 @@ impl Dataset for Dealt<'_> {
         self.source.check_damage()
     }
 
+    fn read_again(&self, position: u64) {
+        self.source.read_again(self.index(position));
+    }
+
     fn identity(&self) -> Identity {
         self.source.identity()
     }

@@ -29,8 +29,7 @@ impl Index {
     /// pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
         let path = self.file.path();
-        let what = || format!("pack {}", path.display());
-        let unreadable = |source| Unavailable::Io { what: what(), path: path.to_owned(), source };
+        let unreadable = |source| self.unread(source);
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
         let state = self.file.state().map_err(unreadable)?;
         match &state.change {
@@ -56,6 +55,12 @@ impl Index {
         }
     }
 
+    /// Returns the error for bytes of the pack that cannot be read.
+    pub(super) fn unread(&self, source: io::Error) -> Unavailable {
+        let path = self.file.path();
+        Unavailable::Io { what: format!("pack {}", path.display()), path: path.to_owned(), source }
+    }
+
     /// Says what lies in the place of the pack, as a phrase that follows the pack's name.
     fn replaced_by(&self, problem: &SuperblockProblem) -> String {
         match problem {
@@ -74,14 +79,19 @@ impl Index {
     pub(super) fn record_bytes(&self, index: u64) -> io::Result<[u8; RECORD_BYTES]> {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
-        let start = self.layout.section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
-        self.file.read(start, &mut bytes)?;
+        self.file.read(self.record_extent(index).start, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Returns where a record lies.
+    pub(super) fn record_extent(&self, index: u64) -> Range<u64> {
+        let start = self.layout.section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
+        start..start + RECORD_BYTES as u64
     }
 
     /// Returns a record, or the problem with it. `index` must exist.
     pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
-        let judged = self.file.read_judged(|| {
+        let judged = self.file.read_judged(self.record_extent(index), || {
             let bytes = self.record_bytes(index)?;
             Ok((crc32c::crc32c(&bytes), IndexRecord::parse(&bytes, &self.layout)))
         });
@@ -99,7 +109,7 @@ impl Index {
         let path = || self.file.path().to_owned();
         let section = self.layout.section(part);
         let (mut piece, stored) = (Vec::new(), section.crc32c);
-        let judged = self.file.read_judged(|| {
+        let judged = self.file.read_judged(section.extent(), || {
             let (mut taken, mut computed) = (new(), 0);
             for (offset, length) in pieces(section.extent()) {
                 self.file.read_extent(offset, length, &mut piece)?;
@@ -116,7 +126,8 @@ impl Index {
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(IndexPart::Names).offset + record.name_offset;
         let (stored, mut bytes) = (record.name_crc32c, vec![0; record.name_length as usize]);
-        let judged = self.file.read_judged(|| {
+        let extent = start..start.saturating_add(record.name_length.into());
+        let judged = self.file.read_judged(extent, || {
             self.file.read(start, &mut bytes)?;
             let computed = crc32c::crc32c(&bytes);
             let damaged = || format!("its name's checksum is {stored:08x}, {computed:08x} computed");
@@ -144,7 +155,7 @@ impl Index {
 
 fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Result<PackLayout, SuperblockProblem>> {
     let mut block = Vec::new();
-    file.read_judged(|| {
+    file.read_judged(0..BLOCK_BYTES, || {
         file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
         Ok((crc32c::crc32c(&block), PackLayout::parse(&block, file_bytes)))
     })

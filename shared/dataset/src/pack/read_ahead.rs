@@ -1,19 +1,24 @@
 //! Extents of bundles that are read as a whole, since all samples in them will be read soon.
 //!
-//! An announced extent takes no memory yet. The first read of bytes in it reads all of it, and later reads find it in
-//! memory. The extents that were not used for longest make room for new ones. What lies in no announced extent is read
-//! alone, and so is everything once the extents are forgotten: damaged bytes are read again from where they are stored.
+//! An announced extent takes no memory yet. The first read of bytes in it reads all of it, and later reads wait for
+//! that or find the bytes in memory. The extents that were not used for longest make room for new ones. What lies in no
+//! announced extent is read alone, and so is everything once the extents are forgotten: damaged bytes are read again
+//! from where they are stored.
 //!
 //! For a pack in a file, the kernel reads announced extents ahead, and keeps them in its page cache.
 
+mod bytes;
+
 use super::format::BLOCK_BYTES;
 use super::store::{Blocks, BlocksRead};
+use crate::{Reading, wait_for};
+use bytes::{ExtentBytes, Found};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{io, mem};
 
 /// Length of an extent. The last one of a bundle may be shorter. Long enough for a disk or a network, and short enough
 /// that two halves of a bundle, which are read at different times, have few extents in common.
@@ -45,9 +50,6 @@ struct Extent {
     used: u64,
     bytes: Arc<ExtentBytes>,
 }
-
-/// An extent's bytes, once they have been read. Who reads them holds the lock meanwhile.
-type ExtentBytes = Mutex<Option<Arc<Vec<u8>>>>;
 
 impl Announced {
     /// Returns the extent that has the byte at `offset`.
@@ -150,14 +152,27 @@ impl ReadAhead {
         if !self.is_used() {
             return blocks.read_many(reads);
         }
+        let mut started = Vec::with_capacity(reads.len());
+        for BlocksRead { offset, memory, place } in reads {
+            started.push(BlocksRead { offset: *offset, memory, place: place.clone() });
+        }
+        wait_for(self.start_reads(blocks, started))
+    }
+
+    /// Begins the reads of [`read_many`](Self::read_many).
+    pub(super) fn start_reads<'r>(
+        &'r self,
+        blocks: &'r dyn Blocks,
+        reads: Vec<BlocksRead<'r>>,
+    ) -> Reading<'r, io::Error> {
+        if !self.is_used() {
+            return blocks.start_reads(reads);
+        }
         let interrupts = self.interrupts.load(Ordering::Acquire);
-        let mut extents = BTreeMap::new();
-        let mut alone = Vec::new();
-        let mut within = Vec::new();
+        let (mut extents, mut alone, mut within) = (BTreeMap::new(), Vec::new(), Vec::new());
         {
             let mut announced = self.announced();
-            for BlocksRead { offset, memory, place } in reads {
-                let read = BlocksRead { offset: *offset, memory, place: place.clone() };
+            for read in reads {
                 let around = announced.around(&(read.offset..read.offset + read.place.len() as u64));
                 if around.is_empty() {
                     alone.push(read);
@@ -167,36 +182,50 @@ impl ReadAhead {
                 }
             }
         }
-        // All threads wait in the order of extents, so that no two wait for each other.
-        let (mut there, mut missing) = (BTreeMap::new(), Vec::new());
-        for (&start, (end, bytes)) in &extents {
-            let held = bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*held {
-                Some(bytes) => drop(there.insert(start, bytes.clone())),
-                None => {
-                    let length = (end - start) as usize;
-                    missing.push((start, held, memory(length)?, length));
+        Box::pin(async move {
+            let mut there = BTreeMap::new();
+            loop {
+                // What nobody reads is read before the others are waited for, so that no two reads wait for each other.
+                let (mut missing, mut awaited) = (Vec::new(), Vec::new());
+                for (&start, (end, bytes)) in &extents {
+                    if there.contains_key(&start) {
+                        continue;
+                    }
+                    match bytes.find() {
+                        Found::There(bytes) => drop(there.insert(start, bytes)),
+                        Found::ReadByOther => awaited.push(bytes.clone()),
+                        Found::Unread(reader) => {
+                            let length = (end - start) as usize;
+                            missing.push((start, reader, memory(length)?, length));
+                        }
+                    }
+                }
+                let mut reads: Vec<BlocksRead<'_>> = mem::take(&mut alone);
+                reads.extend(missing.iter_mut().map(|(offset, _, memory, length)| {
+                    let place = 0..*length;
+                    BlocksRead { offset: *offset, memory, place }
+                }));
+                if !reads.is_empty() {
+                    if self.interrupts.load(Ordering::Acquire) != interrupts {
+                        return Err(Errno::EINTR.into());
+                    }
+                    blocks.start_reads(reads).await?;
+                }
+                for (start, reader, memory, _) in missing {
+                    there.insert(start, reader.came(memory));
+                }
+                if awaited.is_empty() {
+                    break;
+                }
+                for bytes in awaited {
+                    bytes.is_read().await;
                 }
             }
-        }
-        if self.interrupts.load(Ordering::Acquire) != interrupts {
-            return Err(Errno::EINTR.into());
-        }
-        let whole = missing.iter_mut().map(|(offset, _, memory, length)| {
-            let place = 0..*length;
-            BlocksRead { offset: *offset, memory, place }
-        });
-        alone.extend(whole);
-        blocks.read_many(&mut alone)?;
-        for (start, mut held, memory, _) in missing {
-            let bytes = Arc::new(memory);
-            there.insert(start, bytes.clone());
-            *held = Some(bytes);
-        }
-        for BlocksRead { offset, memory, place } in within {
-            copy(&there, offset, &mut memory[place]);
-        }
-        Ok(())
+            for BlocksRead { offset, memory, place } in within {
+                copy(&there, offset, &mut memory[place]);
+            }
+            Ok(())
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bundles::{BundleIndex, check_record};
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, IndexPart, RECORD_BYTES};
+use super::format::{FormatError, IndexPart};
 use super::index::Index;
 use super::read_ahead::{ReadAhead, extents_around};
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
@@ -11,8 +11,8 @@ use super::records::{Records, ShortRecord};
 use super::store::{Blocks, BlocksRead, Store};
 use super::superblock::PackLayout;
 use crate::{
-    Ahead, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece, ReadError,
-    Reading, Requests, SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
+    Ahead, CacheUse, Corrupt, Dataset, Decoder, Decoders, ExtentRead, FetchDepth, Header, Identity, Location, Piece,
+    ReadError, Reading, Requests, SAMPLE_BYTES_MAX, Silences, Stored, Unavailable, inputs, sample_reader,
 };
 use ddlp_pixels::{Fidelity, Format, ScanGroups};
 use std::fs::{File, Metadata};
@@ -112,7 +112,12 @@ impl Pack {
         self.check_index(index)?;
         match &self.records {
             Some(records) => Ok(*records.get(index)),
-            None => self.record(index).map(|record| ShortRecord::of(&record)),
+            None => {
+                let record = self.record(index)?;
+                let checked = check_record(self.bundles.as_ref(), index, &record);
+                checked.map_err(|problem| self.bad_record(index, problem.into()))?;
+                Ok(ShortRecord::of(&record))
+            }
         }
     }
 
@@ -229,12 +234,6 @@ impl Dataset for Pack {
         if !header.form.is_in_pieces() {
             return Ok(0);
         }
-        if self.records.is_none() {
-            // Records that stay in memory have been checked.
-            let record = self.record(index)?;
-            let checked = check_record(Some(bundles), index, &record);
-            checked.map_err(|problem| self.bad_record(index, problem.into()))?;
-        }
         let groups = bundles.groups().numbers();
         // The first group is always read, and the markers only with everything.
         let read = |at: usize| {
@@ -284,8 +283,14 @@ impl Dataset for Pack {
         if self.records.is_some() {
             return 0..0;
         }
-        let start = self.layout().section(IndexPart::Records).offset + index * RECORD_BYTES as u64;
-        start..start + RECORD_BYTES as u64
+        self.index.record_extent(index)
+    }
+
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        let record = IndexRecord::parse(bytes.try_into().ok()?, self.layout()).ok()?;
+        check_record(self.bundles.as_ref(), index, &record).ok()?;
+        let is_rejected = matches!(record.verdict, StoredVerdict::Rejected(_));
+        (!is_rejected).then(|| ShortRecord::of(&record).header())
     }
 
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
@@ -303,18 +308,21 @@ impl Dataset for Pack {
     }
 
     fn start_reads<'r>(&'r self, mut reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        // Extents are read by the threads that fetch, which wait for each other's.
-        let Some(blocks) = self.index.file.blocks().filter(|_| !self.ahead.is_used()) else {
+        let Some(blocks) = self.index.file.blocks() else {
             return Box::pin(async move { self.read_many(&mut reads) });
         };
-        let first = reads.first().map_or(0, |read| read.index);
         let of_blocks = |ExtentRead { offset, memory, place, .. }| BlocksRead { offset, memory, place };
-        let reading = blocks.start_reads(reads.into_iter().map(of_blocks).collect());
-        Box::pin(async move { reading.await.map_err(|source| self.unread(first, source)) })
+        let reading = self.ahead.start_reads(blocks, reads.into_iter().map(of_blocks).collect());
+        // A sample's name would have to be read.
+        Box::pin(async move { reading.await.map_err(|source| self.index.unread(source).into()) })
     }
 
     fn requests(&self) -> Option<Requests> {
         self.index.file.blocks().and_then(Blocks::requests)
+    }
+
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.index.file.blocks().and_then(Blocks::cache_use)
     }
 
     fn fetch_depth(&self) -> FetchDepth {
@@ -380,6 +388,14 @@ impl Dataset for Pack {
         // The damage may have come with an extent, and is then not where the bytes are stored.
         self.ahead.forget();
         self.index.check(true)
+    }
+
+    fn read_again(&self, index: u64) {
+        let (Some(blocks), Ok(record)) = (self.index.file.blocks(), self.short_record(index)) else { return };
+        let (header, bundles) = (record.header(), self.bundles.as_ref().filter(|_| record.form.is_in_pieces()));
+        let pieces = bundles.into_iter().flat_map(|bundles| bundles.pieces(index)).map(|piece| piece.extent);
+        let extents = pieces.chain([header.bytes, header.detail]).filter(|extent| !extent.is_empty());
+        extents.for_each(|extent| blocks.forget(extent));
     }
 
     fn interrupt(&self) {

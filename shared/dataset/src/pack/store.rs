@@ -5,7 +5,7 @@ use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::rereading::Rereading;
 use crate::stamp::Stamp;
-use crate::{FetchDepth, Reading, Requests, Silences};
+use crate::{CacheUse, FetchDepth, Reading, Requests, Silences};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -71,6 +71,14 @@ pub trait Blocks: fmt::Debug + Send + Sync {
 
     /// Returns the requests so far, as [`Dataset::requests`](crate::Dataset::requests) does.
     fn requests(&self) -> Option<Requests> {
+        None
+    }
+
+    /// Forgets bytes that came damaged, if they are cached: the next read gets them from where they are stored.
+    fn forget(&self, _extent: Range<u64>) {}
+
+    /// Returns what a cache of the blocks did, as [`Dataset::cache_use`](crate::Dataset::cache_use) does.
+    fn cache_use(&self) -> Option<CacheUse> {
         None
     }
 
@@ -203,18 +211,18 @@ impl Store {
         self.blocks().is_some()
     }
 
-    /// Calls `read`, which reads bytes of the index and returns their checksum and what they say. Bytes that come over
-    /// a network and are damaged are read again, until they come intact, or twice in the same way.
+    /// Calls `read`, which reads these bytes of the index and returns their checksum and what they say. Bytes that come
+    /// over a network and are damaged are read again, until they come intact, or twice in the same way.
     pub(super) fn read_judged<T, E>(
         &self,
+        extent: Range<u64>,
         mut read: impl FnMut() -> io::Result<(u32, Result<T, E>)>,
     ) -> io::Result<Result<T, E>> {
         let mut rereading = Rereading::default();
         loop {
             let (came, judged) = read()?;
-            if judged.is_ok() || !self.comes_over_network() {
-                return Ok(judged);
-            }
+            let Some(blocks) = self.blocks().filter(|_| judged.is_err()) else { return Ok(judged) };
+            blocks.forget(extent.clone());
             match rereading.reads_again(came) {
                 Ok(true) => {}
                 Ok(false) => return Ok(judged),

@@ -18,6 +18,7 @@ mod repacking;
 mod rows;
 mod size;
 mod sparse;
+mod starting;
 mod values;
 mod verifying;
 

@@ -2,6 +2,7 @@
 
 use super::bytes::SampleMemory;
 use super::fetch::{SampleFetch, Step};
+use super::headers::{Found, Headers};
 use super::{SampleReader, StoredAt};
 use crate::forms::FormNotes;
 use crate::{Dataset, ReadError, wait_for};
@@ -105,12 +106,19 @@ impl SampleReader {
         let Self { plan: memory, read: count, round, .. } = self;
         let mut fetched = Ok(());
         samples.iter_mut().for_each(|sample| sample.fetched.clear());
-        for SampleToFetch { index, draw, fidelity, fetched: sample } in &mut *samples {
+        let mut headers = Headers::read(dataset, samples).await?;
+        for (number, SampleToFetch { index, draw, fidelity, fetched: sample }) in samples.iter_mut().enumerate() {
             if dataset.in_memory(*index).is_some() {
                 continue;
             }
             let plan = &mut SamplePlan::crop(pipeline, *draw, memory).with_fidelity(*fidelity);
-            match (StoredAt { dataset, index: *index }).begin(&mut sample.fetch, Some(limits), plan, count) {
+            let stored = StoredAt { dataset, index: *index };
+            let begun = match headers.take(dataset, number, *index) {
+                Found::Known => stored.begin(&mut sample.fetch, Some(limits), plan, count),
+                Found::Read(header) => stored.begin_with(header, &mut sample.fetch, Some(limits), plan, count),
+                Found::Unclear => continue,
+            };
+            match begun {
                 Ok(()) | Err(ReadError::Corrupt(_)) => {}
                 Err(error) => {
                     // The source has already waited: do not wait again for each sample.

@@ -42,8 +42,20 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         plan: &mut SamplePlan<'_>,
         count: &mut BytesRead,
     ) -> Result<(), ReadError> {
-        count.count(&self.dataset.header_extent(self.index));
         let header = self.dataset.header(self.index)?;
+        self.begin_with(header, fetch, limits, plan, count)
+    }
+
+    /// Begins with the sample, whose header was read.
+    pub(super) fn begin_with(
+        &self,
+        header: Header,
+        fetch: &mut SampleFetch,
+        limits: Option<Limits>,
+        plan: &mut SamplePlan<'_>,
+        count: &mut BytesRead,
+    ) -> Result<(), ReadError> {
+        count.count(&self.dataset.header_extent(self.index));
         let bytes = self.name_pieces(fetch, &header, plan)?.unwrap_or(header.bytes.end - header.bytes.start);
         fetch.begin(header, limits, plan);
         if fetch.step() == Step::Read {
@@ -89,6 +101,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                 }
                 Step::Check => {
                     self.dataset.check_damage().map_err(ReadError::from)?;
+                    self.dataset.read_again(self.index);
                     sample.fetch.checked(self.dataset.comes_over_network(), sample.memory.sample(), plan);
                 }
                 Step::Render | Step::Done(_) => return Ok(()),

@@ -16,8 +16,9 @@ pub(crate) use file::paths_in;
 
 use crate::sample::IdentityHasher;
 use crate::{
-    Ahead, Bundles, BytesRead, CLASSES_MAX, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity,
-    Location, MixPart, OpenError, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
+    Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
+    Identity, Location, MixPart, OpenError, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored,
+    Unavailable,
 };
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
 use std::collections::{HashMap, HashSet};
@@ -330,6 +331,11 @@ impl Dataset for Mix {
         member.dataset.header_extent(index)
     }
 
+    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
+        let (member, index) = self.member(index);
+        member.dataset.header_in(index, bytes)
+    }
+
     /// The reads of one dataset are made at the same time; the datasets take turns.
     fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
         let mut of_members: Vec<Vec<ExtentRead<'_>>> = self.members.iter().map(|_| Vec::new()).collect();
@@ -358,6 +364,11 @@ impl Dataset for Mix {
     /// The requests to the stores of all datasets together.
     fn requests(&self) -> Option<Requests> {
         self.datasets().filter_map(Dataset::requests).reduce(Requests::and)
+    }
+
+    /// The use of the caches of all datasets together.
+    fn cache_use(&self) -> Option<CacheUse> {
+        self.datasets().filter_map(Dataset::cache_use).reduce(CacheUse::and)
     }
 
     /// The depth that the slowest dataset needs. No read serves two samples, which may lie in different datasets.
@@ -419,6 +430,11 @@ impl Dataset for Mix {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.datasets().try_for_each(Dataset::check_damage)
+    }
+
+    fn read_again(&self, index: u64) {
+        let (member, index) = self.member(index);
+        member.dataset.read_again(index);
     }
 
     fn interrupt(&self) {

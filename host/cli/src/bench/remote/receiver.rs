@@ -2,14 +2,14 @@
 
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A receiver of ranges of one object.
 pub struct Receiver<'a> {
-    /// The server.
-    pub address: SocketAddr,
+    /// Host and port of the server.
+    pub server: &'a str,
     /// Path of the object.
     pub path: &'a str,
     /// Length of a range.
@@ -23,7 +23,7 @@ impl Receiver<'_> {
         let (next, begun) = (AtomicU64::new(0), Instant::now());
         let received: u64 = std::thread::scope(|scope| {
             let receive = || -> anyhow::Result<u64> {
-                let (mut stream, mut count) = (BufReader::new(TcpStream::connect(self.address)?), 0);
+                let (mut stream, mut count) = (BufReader::new(TcpStream::connect(self.server)?), 0);
                 while begun.elapsed() < time {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     // Places without an order that a server could foresee.
@@ -42,16 +42,16 @@ impl Receiver<'_> {
 
     /// Returns the length of the object.
     fn object_bytes(&self) -> anyhow::Result<u64> {
-        let mut stream = BufReader::new(TcpStream::connect(self.address)?);
+        let mut stream = BufReader::new(TcpStream::connect(self.server)?);
         let range = self.ask(&mut stream, 0, 1)?;
         range.rsplit('/').next().and_then(|bytes| bytes.parse().ok()).context("the server says no length")
     }
 
     /// Asks for a range, and drops it. Returns what the server says of the range.
     fn ask(&self, stream: &mut BufReader<TcpStream>, offset: u64, bytes: u64) -> anyhow::Result<String> {
-        let Self { path, address, .. } = self;
+        let Self { path, server, .. } = self;
         let last = offset + bytes - 1;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nRange: bytes={offset}-{last}\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nRange: bytes={offset}-{last}\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes())?;
         let (mut line, mut range) = (String::new(), String::new());
         stream.read_line(&mut line)?;

@@ -13,7 +13,9 @@ pub fn assert_complete<A: Args>(files: impl Fn(&A) -> Files<'_>, others: &[&str]
     for arg in command.get_arguments().filter(|arg| may_name_a_file(arg) && !others.contains(&arg.get_id().as_str())) {
         let positionals = command.get_positionals().filter(|other| !other.is_last_set());
         let mut words: Vec<String> = positionals.map(|other| if other == arg { GIVEN } else { "x" }.into()).collect();
-        words.extend(arg.get_long().map(|long| format!("--{long}={GIVEN}")));
+        let is_part = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE:PART"));
+        let part = if is_part { ":part" } else { "" };
+        words.extend(arg.get_long().map(|long| format!("--{long}={GIVEN}{part}")));
         let args = A::from_arg_matches(&command.clone().try_get_matches_from(&words).unwrap()).unwrap();
         let files = files(&args);
         let mut named = files.outputs.iter().map(|(_, path)| *path).chain(files.inputs.iter().map(|(_, path)| &**path));

@@ -231,7 +231,11 @@ fn a_batch_that_was_given_up_leaves_nothing_behind() {
     let tickets = start(&mut stage, &schedule);
     fetch(&mut stage, tickets[0]);
     assert!(stage.will_begin(id(0)));
+    let given_up = |stage: &mut FetchAhead<u64>| stage.take_given_up(tickets[1..].iter().copied());
+    assert!(given_up(&mut stage).is_empty());
     stage.remove(id(0));
+    assert_eq!(given_up(&mut stage), tickets[1..]);
+    assert!(given_up(&mut stage).is_empty(), "they are told once");
     schedule.returned(CPU, id(0), 0.0);
     assert_eq!(stage.waiting_bytes(), 0);
     assert_eq!(claim(&mut stage, &mut schedule), [0], "it may be claimed again");

@@ -19,7 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(super) fn judge(error: &StoreError, help: impl FnOnce() -> String) -> Failure {
     let sources = || sources(error);
     if let Some(busy) = sources().find_map(|source| source.downcast_ref::<Busy>()) {
-        return Failure { pushes_back: true, pause: busy.pause, ..Failure::passing(busy.to_string()) };
+        let is_not_ready = busy.pause.is_some();
+        return Failure { pushes_back: true, is_not_ready, pause: busy.pause, ..Failure::passing(busy.to_string()) };
     }
     let what = reason(error);
     match error {
@@ -45,20 +46,36 @@ pub(super) fn wrong(what: &str) -> Failure {
     Failure::passing(format!("the server sent {what}"))
 }
 
-/// Returns why a request failed: the innermost cause, and the status line if a server answered.
+/// Returns why a request failed: what the server says, or the innermost cause.
 pub(super) fn reason(error: &StoreError) -> String {
-    match error {
+    let what = match error {
         StoreError::NotFound { .. } => return "there is no such object".into(),
-        StoreError::PermissionDenied { .. } => return "the server denies access".into(),
-        StoreError::Unauthenticated { .. } => return "the server wants other credentials".into(),
-        _ => {}
+        StoreError::PermissionDenied { .. } => "the server denies access",
+        StoreError::Unauthenticated { .. } => "the server wants other credentials",
+        _ => "",
+    };
+    let innermost = sources(error).last().map(ToString::to_string).unwrap_or_default();
+    match (what, explanation(&innermost)) {
+        ("", Some(said)) => format!("the server answered {said}"),
+        // A server's answer may have lines of markup.
+        ("", None) => first_line(&innermost),
+        (what, Some(said)) => format!("{what} ({said})"),
+        (what, None) => what.to_owned(),
     }
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    // A server's answer may have lines of markup.
-    innermost.to_string().lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+/// Returns code and message of a store's answer in XML, if there are any. The rest of such an answer may be secret.
+fn explanation(answer: &str) -> Option<String> {
+    let element = |name: &str| {
+        let (_, behind) = answer.split_once(&format!("<{name}>"))?;
+        behind.split_once(&format!("</{name}>")).map(|(text, _)| first_line(text))
+    };
+    let code = element("Code")?;
+    Some(element("Message").map_or(code.clone(), |message| format!("{code}: {message}")))
 }
 
 /// Returns an error and its causes.

@@ -1,5 +1,7 @@
 //! Why a request to a server failed.
 
+use super::PAUSES;
+use ddlp_driver::Backoff;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ pub(in super::super) struct Failure {
     pub may_pass: bool,
     /// Whether the server cannot keep up with the requests.
     pub pushes_back: bool,
+    /// Whether the server says that it will be able to answer soon: it runs, and its address is right.
+    pub is_not_ready: bool,
     /// The pause that the server asks for.
     pub pause: Option<Duration>,
     /// Whether the connection is of no use any more.
@@ -21,7 +25,7 @@ pub(in super::super) struct Failure {
 impl Failure {
     /// Returns a failure that may pass.
     pub fn passing(what: String) -> Self {
-        Self { what, may_pass: true, pushes_back: false, pause: None, is_lost: false }
+        Self { what, may_pass: true, pushes_back: false, is_not_ready: false, pause: None, is_lost: false }
     }
 
     /// Returns a failure that will not pass.
@@ -33,6 +37,11 @@ impl Failure {
     pub fn slow(limit: Duration) -> Self {
         let what = format!("no answer within {} s", limit.as_secs());
         Self { pushes_back: true, is_lost: true, ..Self::passing(what) }
+    }
+
+    /// Returns the pause before the next attempt.
+    pub fn pause_after(&self, pauses: &mut Backoff) -> Duration {
+        pauses.next_delay().unwrap_or(PAUSES.cap).max(self.pause.unwrap_or_default())
     }
 }
 

@@ -2,16 +2,18 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `NAME:index` | what is there, as JSON; it is written last, and its absence means that there is no dataset |
-//! | `NAME:pushing` | the same of a push that has not ended |
-//! | `NAME:VERSION:index:N` | a head, and MiB `N` of the pack in front of its sample region |
-//! | `NAME:VERSION:N` | a head, and the bytes of sample `N` |
+//! | manifest | what is there, as JSON; it is written last, and its absence means that there is no dataset |
+//! | pushing | the same of a push that has not ended |
+//! | version, chunk of the index | a head, and a MiB of the pack in front of its sample region |
+//! | version, sample | a head, and the bytes of the sample |
 //!
-//! `VERSION` is the beginning of the pack's identity, so no value ever changes: another pack has other keys.
+//! The version is the beginning of the pack's identity, so no value ever changes: another pack has other keys. Each
+//! kind of server has its own form of a key.
 
 use ddlp_dataset::pack::{Pack, StoredVerdict};
 use ddlp_dataset::{Dataset, Identity, ReadError};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,8 +25,6 @@ const FORMAT: &str = "ddlp pack in values";
 pub const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes of a head.
 pub const HEAD_BYTES: u64 = size_of::<DiskHead>() as u64;
-/// Longest value that servers take, by default (`proto-max-bulk-len`).
-pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
 /// What a value contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,38 +35,35 @@ pub enum Content {
     Index(u64),
 }
 
-/// The keys of a dataset.
-#[derive(Clone, Debug)]
-pub struct Keys {
-    name: String,
-    version: String,
-}
+/// The beginning of a pack's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(pub [u8; 8]);
 
-impl Keys {
-    /// Returns the keys of the pack with this identity under a name.
-    pub fn new(name: &str, identity: &Identity) -> Self {
-        let version = identity.to_string()[..16].to_owned();
-        Self { name: name.to_owned(), version }
-    }
-
-    /// Returns the key of a value.
-    pub fn of(&self, content: Content) -> String {
-        let Self { name, version } = self;
-        match content {
-            Content::Sample(number) => format!("{name}:{version}:{number}"),
-            Content::Index(number) => format!("{name}:{version}:index:{number}"),
-        }
+impl Version {
+    /// Returns the version of the pack with this identity.
+    pub fn of(identity: &Identity) -> Self {
+        let mut beginning = [0; 8];
+        beginning.copy_from_slice(&identity.as_bytes()[..8]);
+        Self(beginning)
     }
 }
 
-/// Returns the key of the value that says what lies under a name.
-pub fn index_key(name: &str) -> String {
-    format!("{name}:index")
+/// Sixteen hexadecimal digits.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
-/// Returns the key of the value that says what is being pushed under a name.
-pub fn pushing_key(name: &str) -> String {
-    format!("{name}:pushing")
+/// Names a value of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// What is there.
+    Manifest,
+    /// What is being pushed.
+    Pushing,
+    /// A part of the pack with this version.
+    Content(Version, Content),
 }
 
 /// What lies under a name, or is being pushed.
@@ -97,7 +94,7 @@ impl Manifest {
         }
     }
 
-    /// Parses the value of `key`. The error says what to do.
+    /// Parses the value that messages call `key`. The error says what to do.
     pub fn parse(key: &str, bytes: &[u8]) -> Result<Self, String> {
         let foreign = || format!("the value of {key} was not written by `ddlp push`: choose another name");
         #[derive(Deserialize)]
@@ -133,9 +130,11 @@ impl Manifest {
         Some(Identity::from_bytes(bytes))
     }
 
-    /// Returns the keys of the values.
-    pub fn keys(&self, name: &str) -> Option<Keys> {
-        Some(Keys::new(name, &self.identity()?))
+    /// Returns the keys of all samples and of all chunks of the index.
+    pub fn keys(&self) -> impl Iterator<Item = Key> + use<> {
+        let version = self.identity().map(|identity| Version::of(&identity));
+        let contents = (0..self.samples).map(Content::Sample).chain((0..self.chunks()).map(Content::Index));
+        version.into_iter().flat_map(move |version| contents.clone().map(move |content| Key::Content(version, content)))
     }
 
     /// Returns the number of chunks of the index.
@@ -146,11 +145,6 @@ impl Manifest {
     /// Returns the bytes of the pack in a chunk of its index.
     pub fn chunk(&self, number: u64) -> Range<u64> {
         number * CHUNK_BYTES..((number + 1) * CHUNK_BYTES).min(self.index_bytes)
-    }
-
-    /// Returns the manifest as it is stored.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and texts")
     }
 }
 
@@ -204,34 +198,97 @@ impl DiskHead {
     }
 }
 
-/// Reads a sample from a pack and returns its value.
-///
-/// # Errors
-///
-/// If the sample cannot be read.
-pub fn sample_value(pack: &Pack, number: u64, buffer: &mut Vec<u8>) -> Result<Vec<u8>, ReadError> {
-    let record = pack.record(number)?;
-    pack.read_value(number, buffer)?;
-    let mut head = DiskHead::new(&pack.identity(), (0, number), buffer);
-    head.form = record.form as u8;
-    head.verdict = match record.verdict {
-        StoredVerdict::Intact => 0,
-        StoredVerdict::Repaired => 1,
-        StoredVerdict::Rejected(_) => 2,
-    };
-    head.label = pack.label(number).into();
-    Ok(head.before(buffer))
+/// A value to be there.
+pub struct Value {
+    /// Its key.
+    pub key: Key,
+    /// Its bytes: a head and content, or a manifest.
+    pub bytes: Vec<u8>,
+    /// Bytes of the head.
+    pub head_bytes: usize,
+    /// The sample that it contains, if it contains one.
+    pub sample: Option<SampleNotes>,
 }
 
-/// Returns the value of a chunk of the index.
-pub fn index_value(identity: &Identity, number: u64, bytes: &[u8]) -> Vec<u8> {
-    DiskHead::new(identity, (1, number), bytes).before(bytes)
+/// What is known of a sample beside its bytes.
+pub struct SampleNotes {
+    /// Its number in the pack.
+    pub number: u64,
+    /// Its label, and the name of that class.
+    pub label: u32,
+    /// The name of its class.
+    pub class: String,
+    /// Its name.
+    pub name: String,
+    /// The name of its stored form.
+    pub form: &'static str,
+    /// The verdict at packing.
+    pub verdict: &'static str,
+    /// Where its pieces begin in the content, in order; the first begins at 0.
+    pub pieces: Vec<u64>,
+}
+
+impl Value {
+    /// Returns the value of a manifest.
+    pub fn manifest(key: Key, manifest: &Manifest) -> Self {
+        let bytes = serde_json::to_vec(manifest).expect("numbers and texts");
+        Self { key, bytes, head_bytes: 0, sample: None }
+    }
+
+    /// Reads a sample from a pack and returns its value.
+    ///
+    /// # Errors
+    ///
+    /// If the sample cannot be read.
+    pub fn sample(pack: &Pack, number: u64, buffer: &mut Vec<u8>) -> Result<Self, ReadError> {
+        let record = pack.record(number)?;
+        pack.read_value(number, buffer)?;
+        let identity = pack.identity();
+        let mut head = DiskHead::new(&identity, (0, number), buffer);
+        head.form = record.form as u8;
+        let verdict;
+        (head.verdict, verdict) = match record.verdict {
+            StoredVerdict::Intact => (0, "intact"),
+            StoredVerdict::Repaired => (1, "repaired"),
+            StoredVerdict::Rejected(_) => (2, "rejected"),
+        };
+        let label = pack.label(number);
+        head.label = label.into();
+        let starts = |start: &mut u64, extent: Range<u64>| {
+            let begins = *start;
+            *start += extent.end - extent.start;
+            Some(begins)
+        };
+        let sample = SampleNotes {
+            number,
+            label,
+            class: pack.classes().get(label as usize).cloned().unwrap_or_default(),
+            name: pack.name(number),
+            form: record.form.name(),
+            verdict,
+            pieces: pack.value_extents(number)?.into_iter().scan(0, starts).collect(),
+        };
+        let key = Key::Content(Version::of(&identity), Content::Sample(number));
+        Ok(Self { key, bytes: head.before(buffer), head_bytes: HEAD_BYTES as usize, sample: Some(sample) })
+    }
+
+    /// Returns the value of a chunk of the index.
+    pub fn chunk(identity: &Identity, number: u64, bytes: &[u8]) -> Self {
+        let key = Key::Content(Version::of(identity), Content::Index(number));
+        let bytes = DiskHead::new(identity, (1, number), bytes).before(bytes);
+        Self { key, bytes, head_bytes: HEAD_BYTES as usize, sample: None }
+    }
+
+    /// Returns head and content.
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at(self.head_bytes)
+    }
 }
 
 /// Returns the bytes of the pack in the value of a chunk of its index; `None` if the value is damaged.
 pub fn chunk_of<'v>(identity: &Identity, number: u64, value: &'v [u8]) -> Option<&'v [u8]> {
     let bytes = value.get(HEAD_BYTES as usize..)?;
-    (index_value(identity, number, bytes) == value).then_some(bytes)
+    (Value::chunk(identity, number, bytes).bytes == value).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -249,29 +306,33 @@ mod tests {
     }
 
     #[test]
-    fn keys_name_dataset_version_and_number() {
-        let keys = manifest().keys("train").unwrap();
-        assert_eq!(keys.of(Content::Sample(7)), "train:0001020304050607:7");
-        assert_eq!(keys.of(Content::Index(0)), "train:0001020304050607:index:0");
+    fn keys_are_those_of_all_samples_and_chunks() {
+        let keys: Vec<Key> = manifest().keys().collect();
+        let version = Version::of(&identity());
+        assert_eq!(version.to_string(), "0001020304050607");
+        assert_eq!(keys.len(), 9 + 2);
+        assert_eq!(keys[8], Key::Content(version, Content::Sample(8)));
+        assert_eq!(keys[10], Key::Content(version, Content::Index(1)));
     }
 
     #[test]
     fn manifests_come_back_and_others_are_refused_by_name() {
         let written = manifest();
-        assert_eq!(Manifest::parse("k", &written.to_bytes()), Ok(written.clone()));
+        let bytes_of = |manifest: &Manifest| Value::manifest(Key::Manifest, manifest).bytes;
+        assert_eq!(Manifest::parse("k", &bytes_of(&written)), Ok(written.clone()));
         assert_eq!((written.chunks(), written.chunk(1)), (2, CHUNK_BYTES..CHUNK_BYTES + 4096));
         let later = Manifest { version: 2, ..written.clone() };
-        assert!(Manifest::parse("k", &later.to_bytes()).unwrap_err().contains("layout version 2"));
+        assert!(Manifest::parse("k", &bytes_of(&later)).unwrap_err().contains("layout version 2"));
         let malformed = Manifest { identity: "é".repeat(32), ..written.clone() };
         let foreign = Manifest { format: "another".into(), ..written };
-        for bytes in [&malformed.to_bytes()[..], &foreign.to_bytes(), b"7", b"{}", b""] {
+        for bytes in [&bytes_of(&malformed)[..], &bytes_of(&foreign), b"7", b"{}", b""] {
             assert!(Manifest::parse("k", bytes).unwrap_err().contains("the value of k was not written"));
         }
     }
 
     #[test]
     fn each_changed_byte_of_a_chunk_is_found() {
-        let value = index_value(&identity(), 3, b"index");
+        let value = Value::chunk(&identity(), 3, b"index").bytes;
         assert_eq!(chunk_of(&identity(), 3, &value), Some(&b"index"[..]));
         assert_eq!(chunk_of(&identity(), 4, &value), None);
         for at in 0..value.len() {

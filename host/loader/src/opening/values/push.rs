@@ -5,14 +5,14 @@
 
 use super::super::push::{PushError, PushOptions, PushProgress, PushSummary};
 use super::super::shown;
-use super::address::ServerAddress;
-use super::layout::{
-    Content, HEAD_BYTES, Keys, Manifest, VALUE_BYTES_MAX, index_key, index_value, pushing_key, sample_value,
-};
-use super::server::{Query, Server};
+use super::cassandra::{self, Cassandra};
+use super::layout::{Key, Manifest, Value};
+use super::redis::Redis;
+use super::server::ValueServer;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, verify_sample};
-use redis::{Cmd, FromRedisValue, cmd, pipe};
+use futures_util::future::try_join_all;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -24,20 +24,12 @@ const BATCH_SAMPLES: u64 = 16;
 const BATCH_BYTES: usize = 8 << 20;
 /// Threads, unless the options say otherwise: most of their time they wait for the server.
 const THREADS: usize = 4;
-/// Keys that are removed at a time.
-const REMOVED_AT_ONCE: usize = 1000;
+/// Values that are removed at a time.
+const REMOVED_AT_ONCE: usize = 256;
 /// Longest time between two calls of `progress`.
 const TICK: Duration = Duration::from_millis(100);
 /// Times that a value is sent if it reads back differently.
 const SENDINGS: u32 = 2;
-
-/// A value to be there.
-struct Wanted {
-    key: String,
-    bytes: Vec<u8>,
-    /// Bytes of the sample; `None` for a chunk of the index.
-    sample: Option<u64>,
-}
 
 /// What a batch has done.
 #[derive(Default)]
@@ -55,99 +47,90 @@ pub fn push(
     options: &PushOptions,
     progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>,
 ) -> Result<PushSummary, PushError> {
-    let address = ServerAddress::parse(url).map_err(|reason| PushError::Place { url: shown(url), reason })?;
-    let failed = |reason| PushError::Store { url: shown(url), reason };
-    let server = Server::new(address).map_err(failed)?;
-    let keys = Keys::new(&server.address.name, &pack.identity());
-    Push { pack, url, server, options, manifest: Manifest::of(pack), keys }.run(progress)
+    if cassandra::is_url(url) {
+        return Push::<Cassandra>::new(pack, url, options)?.run(progress);
+    }
+    Push::<Redis>::new(pack, url, options)?.run(progress)
 }
 
-struct Push<'p> {
+struct Push<'p, S> {
     pack: &'p Pack,
     url: &'p str,
-    server: Server,
+    server: S,
     options: &'p PushOptions,
     manifest: Manifest,
-    keys: Keys,
 }
 
-impl Push<'_> {
+impl<'p, S: ValueServer> Push<'p, S> {
+    fn new(pack: &'p Pack, url: &'p str, options: &'p PushOptions) -> Result<Self, PushError> {
+        let server = S::new(url).map_err(|reason| PushError::Place { url: shown(url), reason })?;
+        Ok(Self { pack, url, server, options, manifest: Manifest::of(pack) })
+    }
+
     fn run(&self, progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>) -> Result<PushSummary, PushError> {
-        let name = &self.server.address.name;
-        let (index_key, pushing_key) = (index_key(name), pushing_key(name));
-        let (there, pushed, memory) = self.look(&index_key, &pushing_key)?;
+        let [there, pushed] = self.look()?;
         let other = there.filter(|there| *there != self.manifest);
         if let Some(other) = other.as_ref().filter(|_| !self.options.force) {
             let (samples, identity) = (other.samples, other.identity().map(|identity| identity.to_string()));
             let what = format!("another pack with {samples} samples, identity {}", &identity.unwrap_or_default()[..12]);
             return Err(PushError::Exists { url: shown(self.url), what });
         }
+        let evicts = self.wait(0, self.server.prepare())?;
         // What a push of yet another pack has left.
         let left = pushed.filter(|pushed| *pushed != self.manifest && Some(pushed) != other.as_ref());
-        self.tell::<()>(cmd("SET").arg(&pushing_key).arg(self.manifest.to_bytes()))?;
-        self.remove(left.as_ref())?;
+        self.set(&Value::manifest(Key::Pushing, &self.manifest))?;
+        self.remove(left.iter().flat_map(Manifest::keys))?;
 
         let done = self.send_samples(progress)?;
         let index = self.send_index()?;
-        let still: Option<Vec<u8>> = self.tell(cmd("GET").arg(&pushing_key))?;
-        let is_mine = |bytes: &Vec<u8>| *bytes == self.manifest.to_bytes();
-        let finished: Option<Vec<u8>> = self.tell(cmd("GET").arg(&index_key))?;
+        let [finished, still] = self.look()?;
+        let is_mine = |manifest: &Manifest| *manifest == self.manifest;
         if !still.as_ref().is_some_and(is_mine) && !finished.as_ref().is_some_and(is_mine) {
             return Err(self.failed("another pack was pushed to this name meanwhile".to_owned()));
         }
-        self.tell::<()>(cmd("SET").arg(&index_key).arg(self.manifest.to_bytes()))?;
-        self.tell::<()>(cmd("DEL").arg(&pushing_key))?;
-        self.remove(other.as_ref())?;
+        self.set(&Value::manifest(Key::Manifest, &self.manifest))?;
+        self.remove([Key::Pushing].into_iter().chain(other.iter().flat_map(Manifest::keys)))?;
         Ok(PushSummary {
             samples: done.samples,
             sent: done.sent,
             bytes: done.bytes + index.bytes,
             sent_bytes: done.sent_bytes + index.sent_bytes,
             identity: self.pack.identity(),
-            evicts: eviction(&memory),
+            evicts,
         })
     }
 
-    /// Asks what is under the name, what is being pushed there, and about the server's memory.
-    fn look(
-        &self,
-        index_key: &str,
-        pushing_key: &str,
-    ) -> Result<(Option<Manifest>, Option<Manifest>, String), PushError> {
-        let mut look = pipe();
-        look.cmd("GET").arg(index_key).cmd("GET").arg(pushing_key);
-        let found: (Option<Vec<u8>>, Option<Vec<u8>>) =
-            self.server.first(&look).map_err(|reason| self.failed(reason))?;
+    /// Asks what is under the name, and what is being pushed there.
+    fn look(&self) -> Result<[Option<Manifest>; 2], PushError> {
+        let [there, pushed] = self.server.look().map_err(|reason| self.failed(reason))?;
         let parsed = |key, bytes: Option<Vec<u8>>| {
-            let parsed = bytes.map(|bytes| Manifest::parse(key, &bytes)).transpose();
+            let parsed = bytes.map(|bytes| Manifest::parse(&self.server.describe(key), &bytes)).transpose();
             parsed.map_err(|what| PushError::Exists { url: shown(self.url), what })
         };
-        // A user without the right to ask gets no warning.
-        let memory = self.server.first(cmd("INFO").arg("memory"));
-        Ok((parsed(index_key, found.0)?, parsed(pushing_key, found.1)?, memory.unwrap_or_default()))
+        Ok([parsed(Key::Manifest, there)?, parsed(Key::Pushing, pushed)?])
     }
 
     fn failed(&self, reason: String) -> PushError {
         PushError::Store { url: shown(self.url), reason }
     }
 
-    /// Sends a command.
-    fn tell<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, PushError> {
-        self.ask(0, command)
+    /// Waits for requests for `bytes` bytes, or with as many.
+    fn wait<T>(&self, bytes: usize, requests: impl Future<Output = io::Result<T>> + Send) -> Result<T, PushError> {
+        self.server.path().wait(bytes, requests).map_err(|error| self.failed(error.to_string()))
     }
 
-    /// Removes the values of another pack.
-    fn remove(&self, other: Option<&Manifest>) -> Result<(), PushError> {
-        let Some((other, keys)) = other.and_then(|other| Some((other, other.keys(&self.server.address.name)?))) else {
-            return Ok(());
-        };
-        let mut contents = (0..other.samples).map(Content::Sample).chain((0..other.chunks()).map(Content::Index));
+    fn set(&self, value: &Value) -> Result<(), PushError> {
+        self.wait(value.bytes.len(), self.server.set(value))
+    }
+
+    /// Removes values.
+    fn remove(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), PushError> {
         loop {
-            let some: Vec<String> = contents.by_ref().take(REMOVED_AT_ONCE).map(|content| keys.of(content)).collect();
+            let some: Vec<Key> = keys.by_ref().take(REMOVED_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
-            self.tell::<()>(cmd("UNLINK").arg(some))?;
+            self.wait(0, try_join_all(some.into_iter().map(|key| self.server.remove(key))))?;
         }
     }
 
@@ -186,7 +169,7 @@ impl Push<'_> {
             };
             is_over.store(true, Ordering::Relaxed);
             if ended.is_err() {
-                self.server.path.interrupt();
+                self.server.path().interrupt();
             }
             ended
         })?;
@@ -223,13 +206,13 @@ impl Push<'_> {
             if let Some(broken) = verify_sample(self.pack, number).into_iter().next() {
                 return Err(PushError::Damaged(Box::new(broken)));
             }
-            let value = sample_value(self.pack, number, buffer)?;
-            if value.len() as u64 > VALUE_BYTES_MAX {
-                let name = self.pack.name(number);
-                return Err(self.failed(format!("sample {name} has more than 512 MiB, which no value can have")));
+            let value = Value::sample(self.pack, number, buffer)?;
+            if value.parts().1.len() as u64 > S::CONTENT_BYTES_MAX {
+                let (name, most) = (self.pack.name(number), S::CONTENT_BYTES_MAX.div_ceil(1 << 20));
+                return Err(self.failed(format!("sample {name} has more than {most} MiB, which no value can have")));
             }
-            bytes += value.len();
-            wanted.push(Wanted { key: self.keys.of(Content::Sample(number)), bytes: value, sample: Some(number) });
+            bytes += value.bytes.len();
+            wanted.push(value);
             if bytes >= BATCH_BYTES || number + 1 == end {
                 if is_over.load(Ordering::Relaxed) {
                     return Ok(());
@@ -249,36 +232,24 @@ impl Push<'_> {
             let mut bytes = vec![0; (range.end - range.start) as usize];
             let read = self.pack.read_bytes(range.start, &mut bytes);
             read.map_err(|error| self.failed(format!("the pack's index cannot be read: {error}")))?;
-            let bytes = index_value(&self.pack.identity(), number, &bytes);
-            whole.add(&self.bring(&[Wanted { key: self.keys.of(Content::Index(number)), bytes, sample: None }])?);
+            whole.add(&self.bring(&[Value::chunk(&self.pack.identity(), number, &bytes)])?);
         }
         Ok(whole)
     }
 
     /// Sends the values that are not there.
-    fn bring(&self, wanted: &[Wanted]) -> Result<Done, PushError> {
-        let mut look = pipe();
-        for value in wanted {
-            look.cmd("GETRANGE").arg(&value.key).arg(0).arg(HEAD_BYTES - 1).cmd("STRLEN").arg(&value.key);
-        }
-        let flat: Vec<redis::Value> = self.ask(0, &look)?;
-        let pairs = flat.as_chunks().0.iter();
-        let found = pairs.map(|[head, length]| -> redis::RedisResult<(Vec<u8>, u64)> {
-            Ok((Vec::from_redis_value_ref(head)?, u64::from_redis_value_ref(length)?))
-        });
-        let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| self.failed(error.to_string()))?;
-        let is_there = |(value, (head, length)): (&Wanted, &(Vec<u8>, u64))| {
-            *length == value.bytes.len() as u64 && **head == value.bytes[..HEAD_BYTES as usize]
-        };
-        let mut missing: Vec<&Wanted> =
-            wanted.iter().zip(&found).filter(|&pair| !is_there(pair)).map(|(value, _)| value).collect();
+    fn bring(&self, wanted: &[Value]) -> Result<Done, PushError> {
         let mut done = Done::default();
         for value in wanted {
             done.bytes += value.bytes.len() as u64;
             done.samples += u64::from(value.sample.is_some());
         }
+        let found = self.wait(0, try_join_all(wanted.iter().map(|value| self.server.has(value))))?;
+        let mut missing: Vec<&Value> =
+            wanted.iter().zip(found).filter(|(_, is_there)| !is_there).map(|(value, _)| value).collect();
         for sending in 0.. {
-            self.set(&missing)?;
+            let bytes = missing.iter().map(|value| value.bytes.len()).sum();
+            self.wait(bytes, try_join_all(missing.iter().map(|value| self.server.set(value))))?;
             for value in &missing {
                 done.sent_bytes += value.bytes.len() as u64;
                 done.sent += u64::from(value.sample.is_some());
@@ -289,39 +260,20 @@ impl Push<'_> {
             missing = self.different(wanted)?;
             let Some(first) = missing.first() else { break };
             if sending + 1 == SENDINGS {
-                return Err(PushError::Differs { url: shown(self.url), what: format!("the value {}", first.key) });
+                let what = format!("the value {}", self.server.describe(first.key));
+                return Err(PushError::Differs { url: shown(self.url), what });
             }
         }
         Ok(done)
     }
 
-    fn set(&self, values: &[&Wanted]) -> Result<(), PushError> {
-        if values.is_empty() {
-            return Ok(());
-        }
-        let bytes = values.iter().map(|value| value.bytes.len()).sum();
-        let mut set = pipe();
-        for value in values {
-            set.cmd("SET").arg(&value.key).arg(&value.bytes).ignore();
-        }
-        self.ask(bytes, &set)
-    }
-
     /// Returns the values that read back differently.
-    fn different<'w>(&self, wanted: &'w [Wanted]) -> Result<Vec<&'w Wanted>, PushError> {
+    fn different<'w>(&self, wanted: &'w [Value]) -> Result<Vec<&'w Value>, PushError> {
         let bytes = wanted.iter().map(|value| value.bytes.len()).sum();
-        let mut get = pipe();
-        for value in wanted {
-            get.cmd("GET").arg(&value.key);
-        }
-        let found: Vec<Option<Vec<u8>>> = self.ask(bytes, &get)?;
-        let differs = |(value, found): &(&Wanted, Option<Vec<u8>>)| found.as_ref() != Some(&value.bytes);
+        let get = |value: &'w Value| self.server.get(value.key, value.parts().1.len());
+        let found = self.wait(bytes, try_join_all(wanted.iter().map(get)))?;
+        let differs = |(value, found): &(&Value, Option<Vec<u8>>)| found.as_ref() != Some(&value.bytes);
         Ok(wanted.iter().zip(found).filter(differs).map(|(value, _)| value).collect())
-    }
-
-    fn ask<T: FromRedisValue + Send>(&self, bytes: usize, query: &impl Query) -> Result<T, PushError> {
-        let answer = self.server.path.wait(bytes, self.server.ask(bytes, query));
-        answer.map_err(|error| self.failed(error.to_string()))
     }
 }
 
@@ -331,26 +283,5 @@ impl Done {
         self.bytes += other.bytes;
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
-    }
-}
-
-/// Returns the rule by which a server evicts values, from what it says about its memory.
-fn eviction(memory: &str) -> Option<String> {
-    let value = |name| memory.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
-    let has_limit = value("maxmemory").is_some_and(|bytes| bytes != "0");
-    value("maxmemory_policy").filter(|policy| has_limit && *policy != "noeviction").map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::eviction;
-
-    #[test]
-    fn only_servers_with_a_limit_evict() {
-        let said = |bytes, policy| format!("# Memory\r\nmaxmemory:{bytes}\r\nmaxmemory_policy:{policy}\r\n");
-        assert_eq!(eviction(&said(1000, "allkeys-lru")).as_deref(), Some("allkeys-lru"));
-        assert_eq!(eviction(&said(0, "allkeys-lru")), None);
-        assert_eq!(eviction(&said(1000, "noeviction")), None);
-        assert_eq!(eviction(""), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Failures of requests to a key-value server: which may pass, and what they say.
 
-use super::super::server_path::Failure;
+use super::super::super::server_path::Failure;
 use super::address::{PASSWORD, ServerAddress};
 use redis::{ErrorKind, RedisError};
 use std::error::Error;
@@ -22,14 +22,10 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
         _ if error.kind() == ErrorKind::AuthenticationFailed => credentials(&said),
         "NOAUTH" | "WRONGPASS" => credentials(&said),
         "NOPERM" => lasting(
-            "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN, DEL and UNLINK, \
-             for keys that begin with the dataset's name (ACL SETUSER)"
+            "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN and UNLINK, \
+             for keys that begin with the dataset's name, and CLUSTER SLOTS in a cluster (ACL SETUSER)"
                 .to_owned(),
         ),
-        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Failure::lasting(format!(
-            "{address} is a node of a cluster, and clusters are not supported yet: use a server without cluster \
-             mode"
-        )),
         "WRONGTYPE" => lasting(format!(
             "a key that begins with {} was not written by `ddlp push`: choose another name",
             address.name
@@ -41,8 +37,8 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
         ),
         "READONLY" => lasting("it is a replica: push to its primary".to_owned()),
         "MISCONF" => lasting("it cannot save its data: look into its log".to_owned()),
-        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" => {
-            Failure::passing(format!("the server answered {said}"))
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" | "CLUSTERDOWN" => {
+            Failure { is_not_ready: true, ..Failure::passing(format!("the server answered {said}")) }
         }
         "" if matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) => lost(said),
         _ => lasting("check the URL, and the server's version".to_owned()),
@@ -58,7 +54,7 @@ fn credentials(said: &str) -> Failure {
 }
 
 /// Returns the code of a server's error, and what the error says.
-fn answer_of(error: &RedisError) -> (String, String) {
+pub fn answer_of(error: &RedisError) -> (String, String) {
     let first = error.clone().into_server_errors().and_then(|errors| errors.first().map(|(_, first)| first.clone()));
     let (code, text) = match first {
         Some(first) => (first.code().to_owned(), format!("{} {}", first.code(), first.details().unwrap_or_default())),
@@ -87,12 +83,11 @@ mod tests {
     fn answers_that_may_pass_are_told_from_those_that_need_help() {
         let address = ServerAddress::parse("redis://host/0/train").unwrap();
         let of = |code: &str| judge(&make_extension_error(code.into(), Some("of a test".into())), &address);
-        for code in ["LOADING", "MASTERDOWN", "TRYAGAIN", "BUSY"] {
+        for code in ["LOADING", "MASTERDOWN", "TRYAGAIN", "BUSY", "CLUSTERDOWN"] {
             let failure = of(code);
             assert!(failure.may_pass && !failure.is_lost, "{failure}");
         }
         for (code, part) in [
-            ("MOVED", "clusters are not supported yet"),
             ("WRONGPASS", "REDISCLI_AUTH"),
             ("NOPERM", "ACL SETUSER"),
             ("OOM", "raise its maxmemory"),

@@ -1,6 +1,7 @@
 //! URLs of datasets in Redis or Valkey. A URL has no password, because logs and reports show it: the password comes
 //! from the environment variable of `redis-cli`.
 
+use super::slots::Place;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use std::env;
 use std::fmt;
@@ -8,7 +9,8 @@ use std::fmt;
 /// The environment variable with the password.
 pub const PASSWORD: &str = "REDISCLI_AUTH";
 /// How a URL names a dataset.
-const SHAPE: &str = "redis://HOST:PORT/DB/NAME, or rediss:// for TLS, such as redis://localhost:6379/0/train";
+const SHAPE: &str = "redis://HOST:PORT/DB/NAME, or rediss:// for TLS, such as redis://localhost:6379/0/train; nodes of \
+                     a cluster as redis://HOST:PORT,HOST:PORT/0/NAME";
 const DEFAULT_PORT: u16 = 6379;
 
 /// The address of a dataset. It has no secret.
@@ -17,8 +19,8 @@ pub struct ServerAddress {
     url: String,
     is_tls: bool,
     user: Option<String>,
-    host: String,
-    port: u16,
+    /// The server, or nodes of a cluster.
+    pub places: Vec<Place>,
     db: i64,
     /// The dataset's name, with which its keys begin.
     pub name: String,
@@ -50,7 +52,7 @@ impl ServerAddress {
         }
         let (server, path) = rest.split_once('/').ok_or_else(shape)?;
         let (db, name) = path.split_once('/').ok_or_else(shape)?;
-        let (host, port) = server_of(server).ok_or_else(shape)?;
+        let places = server.split(',').map(server_of).collect::<Option<_>>().ok_or_else(shape)?;
         let db = db.parse().ok().filter(|db| *db >= 0).ok_or_else(shape)?;
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
             return Err(format!("the name of the dataset may have letters, digits, and - _ . /; {}", shape()));
@@ -59,14 +61,14 @@ impl ServerAddress {
             return Err(shape());
         }
         let user = user.map(str::to_owned);
-        Ok(Self { url: url.to_owned(), is_tls, user, host, port, db, name: name.to_owned() })
+        Ok(Self { url: url.to_owned(), is_tls, user, places, db, name: name.to_owned() })
     }
 
-    /// Creates the client, with the password that the environment names. The error says what to do.
-    pub fn client(&self) -> Result<Client, String> {
+    /// Creates the client of a node, with the password that the environment names. The error says what to do.
+    pub fn client(&self, node: &Place) -> Result<Client, String> {
         // The program may have chosen one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (host, port) = (self.host.clone(), self.port);
+        let Place { host, port } = node.clone();
         let place = match self.is_tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),
@@ -85,8 +87,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns host and port of a server.
-fn server_of(server: &str) -> Option<(String, u16)> {
+/// Returns the place of a server.
+fn server_of(server: &str) -> Option<Place> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -95,7 +97,7 @@ fn server_of(server: &str) -> Option<(String, u16)> {
         None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
     };
     let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok())?;
-    (!host.is_empty() && !host.contains(['?', '#', '%'])).then(|| (host.to_owned(), port))
+    (!host.is_empty() && !host.contains(['?', '#', '%'])).then(|| Place { host: host.to_owned(), port })
 }
 
 /// The URL.
@@ -119,9 +121,13 @@ mod tests {
             ("redis://[::1]/0/a", "::1", 6379, 0, "a"),
         ] {
             let address = ServerAddress::parse(url).unwrap();
-            assert_eq!((&*address.host, address.port, address.db, &*address.name), (host, port, db, name), "{url}");
+            let [Place { host: found, port: at }] = &address.places[..] else { panic!("{url}") };
+            assert_eq!((&**found, *at, address.db, &*address.name), (host, port, db, name), "{url}");
             assert_eq!(address.is_tls, url.starts_with("rediss"), "{url}");
         }
+        let cluster = ServerAddress::parse("redis://a:7000,b,[::1]:7/0/train").unwrap();
+        let places: Vec<_> = cluster.places.iter().map(|place| (&*place.host, place.port)).collect();
+        assert_eq!(places, [("a", 7000), ("b", 6379), ("::1", 7)]);
         assert_eq!(ServerAddress::parse("redis://me@h/0/a").unwrap().user.as_deref(), Some("me"));
     }
 
@@ -136,6 +142,7 @@ mod tests {
             ("redis://host/train", "redis://HOST:PORT/DB/NAME"),
             ("redis://host/x/train", "redis://HOST:PORT/DB/NAME"),
             ("redis://host/-1/train", "redis://HOST:PORT/DB/NAME"),
+            ("redis://a,,b/0/train", "redis://HOST:PORT/DB/NAME"),
             ("redis://host:port/0/train", "redis://HOST:PORT/DB/NAME"),
             ("redis:///0/train", "redis://HOST:PORT/DB/NAME"),
             ("redis://host/0/", "redis://HOST:PORT/DB/NAME"),

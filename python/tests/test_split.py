@@ -1,0 +1,83 @@
+"""Files of splits: `ddlp.split(..., out=...)`, `ddlp split`, and the option `split`."""
+
+import json
+
+import pytest
+
+import ddlp
+from conftest import ddlp_command
+
+numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+
+
+def ids(place, **options):
+    with ddlp.Loader(place, batch_size=5, drives=[], **options) as loader:
+        return sorted(sample_id for batch in loader for sample_id in batch.sample_ids)
+
+
+@pytest.mark.parametrize("balance", [None, "original", "class"])
+def test_the_package_and_the_command_write_the_same_file(pack, tmp_path, balance):
+    file, other = tmp_path / "splits.json", tmp_path / "other.json"
+    where = "id < 50"
+    parts = ddlp.split(pack, (0.7, 0.2, 0.1), balance=balance, where=where, seed=5, out=file)
+    ddlp_command(
+        *("split", pack, "--ratios", "0.7,0.2,0.1", "--balance", balance or "none", "--where", where, "--seed", "5"),
+        *("--out", other),
+    )
+    assert file.read_bytes() == other.read_bytes()
+    read = ddlp.read_split(file)
+    assert list(read) == ["train", "val", "test"]
+    for part, (name, indices) in zip(parts, read.items(), strict=True):
+        assert part.tolist() == indices.tolist() == ids(pack, split=f"{file}:{name}")
+    assert not set(read["train"]) & set(read["val"]) and max(read["train"]) < 50
+    if balance == "class":
+        targets = ddlp.Dataset(pack).targets
+        counts = [numpy.bincount(targets[indices]).tolist() for indices in read.values()]
+        assert all(len(set(count)) == 1 for count in counts)
+
+
+def test_divisions_of_any_kind_can_be_kept(pack, tmp_path):
+    file = tmp_path / "splits.json"
+    few, many = ddlp.split(pack, (10, 30), indices=range(40), by=[0, 1] * 30, names=["few", "many"], out=file)
+    assert ids(pack, split=f"{file}:few") == few.tolist() and ids(pack, split=f"{file}:many") == many.tolist()
+    assert json.loads(file.read_text())["query"] is None
+
+
+def test_a_state_keeps_to_its_split(pack, tmp_path):
+    file = tmp_path / "splits.json"
+    ddlp.split(pack, (0.5, 0.5), out=file)
+    options = {"batch_size": 5, "drives": [], "epochs": 2}
+    with ddlp.Loader(pack, split=f"{file}:train", **options) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with ddlp.Loader(pack, split=f"{file}:val", **options) as loader:
+        with pytest.raises(ddlp.ConfigurationError, match="part train of the split"):
+            loader.load_state_dict(state)
+
+
+def test_what_does_not_fit_is_named(pack, photos, tmp_path):
+    file = tmp_path / "splits.json"
+    ddlp.split(pack, (0.5, 0.5), out=file)
+    for place, split, said in [
+        (photos, f"{file}:train", "it divides another dataset"),
+        (pack, f"{file}:test", "its parts are train, val"),
+        (pack, str(file), "a colon and the name of a part"),
+        (pack, 3, "`split` is 3"),
+        (pack, f"{pack}:train", "is no file of a split"),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match=said):
+            ddlp.Loader(place, batch_size=5, drives=[], split=split)
+    with pytest.raises(ddlp.ConfigurationError, match="`split` and `indices`"):
+        ddlp.Loader(pack, batch_size=5, drives=[], split=f"{file}:train", indices=[1])
+    for arguments, said in [
+        ({"where": "lable = 1"}, "there is no column lable"),
+        ({"where": 3}, "`where` is 3"),
+        ({"where": "id < 9", "indices": [1]}, "`where` and `indices`"),
+        ({"balance": "fair"}, "balance is 'fair'"),
+        ({"balance": "class", "by": [1] * 60}, "`by` and `balance`"),
+        ({"names": ["a", "b"]}, "`names` are those of the parts"),
+        ({"out": file, "names": ["a"]}, "1 names for 2 parts"),
+        ({"out": tmp_path / "none" / "s.json"}, "cannot be written"),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match=said):
+            ddlp.split(pack, (0.5, 0.5), **arguments)
