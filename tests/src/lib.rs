@@ -8,8 +8,8 @@
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.
-//! - [`redis`], [`nginx`], [`cassandra`]: real servers. [`redis_relay`]: a relay between loader and Redis that follows a
-//!   fault plan. [`certificates`]: certificates for servers with TLS.
+//! - [`redis`], [`nginx`], [`cassandra`]: real servers. [`redis_relay`]: a relay between loader and Redis that follows
+//!   a fault plan. [`certificates`]: certificates for servers with TLS.
 //! - [`runs`]: a run of the loader, reduced to the results that tests compare.
 //! - [`web`]: a web server that serves a file by ranges and follows a fault plan.
 

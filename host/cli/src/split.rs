@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 /// Divide the samples of a dataset into parts, such as those of training and validation.
 ///
-/// No image is read: labels, classes, names and fields say what is divided, and how. Each sample is in one part at most.
+/// No image is read: labels, classes, names and fields say what is divided, and how. A sample is in one part at most.
 /// Equal options give the same file, byte by byte, on every machine. `ddlp run DATASET --split FILE:PART` and
 /// ddlp.Loader(…, split="FILE:PART") take the samples of a part; a split of another dataset is refused.
 #[derive(Args)]
@@ -31,7 +31,7 @@ Examples:
   ddlp split train.ddlp --ratios 0.9,0.1 --balance original --out splits.json
   ddlp run train.ddlp --split splits.json:train
   ddlp split s3://bucket/train.ddlp --ratios 0.7,0.2,0.1 --where \"class in ('cat', 'dog')\" --out pets.json
-  ddlp split train.ddlp --fields meta.csv --where 'age >= 18 and not label = 3' --ratios 1 --names all --out adults.json")]
+  ddlp split train.ddlp --fields meta.csv --where 'age >= 18 and label != 3' --ratios 1 --names all --out adults.json")]
 pub struct SplitArgs {
     /// Pack, image folder, CIFAR-10's binary files, tar shards, a list of files (.csv), the URL of a pack, or the
     /// address of a drive that holds a pack
@@ -64,7 +64,7 @@ pub struct SplitArgs {
     /// Where to write the split, as JSON; - for standard output
     #[arg(long, value_name = "FILE", default_value = "splits.json")]
     out: PathBuf,
-    /// Folder in which the index of a dataset is cached that comes over a network, as for `ddlp run` [default: no cache]
+    /// Folder in which the index of a dataset over a network is cached, as for `ddlp run` [default: no cache]
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
     /// Print no summary, only errors

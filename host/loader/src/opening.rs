@@ -1,6 +1,15 @@
 //! Opening a dataset: from files of this machine, or from the drive (`blocks`), the store (`ranges`) or the key-value
 //! server (`values`) that alone holds it. `cached`: keeps what was read on this machine. `clock`: how long reads over a
 //! network wait. `push`: puts a pack into a store or server.
+//!
+//! # To add a store
+//!
+//! - A store that serves ranges of a file: its schemes and kind in `ranges/address.rs`.
+//! - A server that holds a value for each sample: an implementation of `ValueServer` (`values/server.rs`), and its line
+//!   in `values.rs` (reading) and `values/push.rs` (writing).
+//!
+//! Then name its schemes in the option `dataset`. `ranges.rs`, `store_faults.rs`, `values.rs`, `redis_cluster.rs`,
+//! `cassandra.rs` and `caching.rs` in `tests/tests/suite` run real servers.
 
 mod blocks;
 mod cached;

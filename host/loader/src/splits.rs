@@ -2,7 +2,7 @@
 //!
 //! A split is made of what is known of samples without a look at their images: labels, classes, names and fields. The
 //! file names the dataset, says how the samples were divided, and has the indices of each part. Equal arguments give
-//! equal bytes, on every machine. The identity of a split follows from all of that; states and plans of a run record it.
+//! equal bytes, on every machine. The identity of a split follows from all of that; states and plans record it.
 //!
 //! - `columns`: what can be asked of samples. `filter`: the questions. `file`: the file.
 

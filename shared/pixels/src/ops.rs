@@ -24,6 +24,7 @@
 //!    (`python/ddlp/_operations.py`) from its name, its documentation in the list, and its parameters. `ddlp.Compose`
 //!    then translates torchvision's transform of the same name, if the transform has the same parameters; otherwise
 //!    write its translation in `_compose.py`.
+//! 5. Describe it in `docs/operations.md`; `scripts/operation-pictures` makes its picture.
 //!
 //! So an operation is two product files, as `random_posterize` was: `ops/random_posterize.rs` and a line in `ops.rs`.
 //! Everything else is made from them, or is tests and docs.

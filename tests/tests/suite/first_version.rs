@@ -1,5 +1,5 @@
 //! Today's version gives what the first version gave: digests of runs, identities of datasets, floats, programs; and it
-//! reads that version's packs, states and plans.
+//! reads that version's packs and states.
 //!
 //! `fixtures/first` holds all of it; its README says how commit 77a8d6c made it. These tests use the command, and the
 //! library only for what the command does not show.

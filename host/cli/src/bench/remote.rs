@@ -65,7 +65,7 @@ pub struct RemoteArgs {
     /// Ways of loading [default: all]
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', value_parser = WAYS.map(|(name, _)| name))]
     way: Vec<String>,
-    /// The same pack in a file, to compare with
+    /// The same pack in a file, to compare with [default: no comparison]
     #[arg(long, value_name = "PACK")]
     file: Option<PathBuf>,
     /// Rate of the line in 10⁶ bytes per second [default: no limit]

@@ -1,6 +1,16 @@
-//! The table of the loader's options. Each option is written here and nowhere else: the struct and its defaults, the
-//! checks and their messages, the flags of `ddlp run` and the arguments of Python's `ddlp.Loader` follow from it. After
-//! a change, `DDLP_UPDATE=1 cargo test -p ddlp-host python` writes what Python has.
+//! The table of the loader's options: the struct and its defaults, the checks and their messages, the flags of
+//! `ddlp run` and the arguments of Python's `ddlp.Loader` follow from it.
+//!
+//! # To add an option
+//!
+//! 1. Add its row; the macro's documentation in `definition` explains the syntax. A value of a new type needs a line in
+//!    `figures!` there.
+//! 2. If states or plans record it (`recorded`), add its field in `state.rs` or `plan.rs`, and its line in
+//!    `recorded.rs`.
+//! 3. Run `DDLP_UPDATE=1 cargo test -p ddlp-host python`, which writes what Python has. Use the option in the module
+//!    concerned.
+//!
+//! The tests of `json`, `python` and `recorded`, and `host/cli/src/run/options/tests.rs`, hold the table to its users.
 
 use super::definition::{Values, options};
 use super::json::{lower_case, seconds};
@@ -68,8 +78,9 @@ options! {
 
     Job {
         /// Path of a pack, an image folder, CIFAR-10's binary files, tar shards, a list of files (.csv), or a mix of
-        /// these (.toml); the URL of a pack (s3, gs, az, https or http); or the address of a drive that holds a pack.
-        /// That drive then also prepares batches, unless the strategy is "cpu" or `drives` names others.
+        /// these (.toml); the URL of a dataset (s3, gs, az, https, http, redis, rediss, cql or cqls); or the address of
+        /// a drive that holds a pack. That drive then also prepares batches, unless the strategy is "cpu" or `drives`
+        /// names others.
         dataset: Option<PathBuf> = None, "none, it must be given"
             => values(Path("a path, the URL of a pack, or the address of a drive"))
             .python("\
@@ -77,8 +88,8 @@ options! {
                 Sequence[tuple[Any, Any]]")
             .python_doc("\
                 Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the \
-                URL of a pack (s3, gs, az, https or http); the address of a drive that holds a pack; an object whose \
-                items are pairs of an image and a label, such as a dataset of torchvision; a list \
+                URL of a dataset (s3, gs, az, https, http, redis, rediss, cql or cqls); the address of a drive that \
+                holds a pack; an object whose items are pairs of an image and a label, such as a dataset of torchvision; a list \
                 of pairs of path and label; or a table in Arrow memory (ArrowTable, a \
                 table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and \
                 tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what \

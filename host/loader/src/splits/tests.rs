@@ -115,7 +115,10 @@ proptest! {
     }
 
     #[test]
-    fn sizes_are_the_shares_of_all_samples(shares in proptest::collection::vec(1u32..50, 1..12), count in 1000u64..9000) {
+    fn sizes_are_the_shares_of_all_samples(
+        shares in proptest::collection::vec(1u32..50, 1..12),
+        count in 1000u64..9000,
+    ) {
         let total: u32 = shares.iter().sum();
         let ratios: Vec<f64> = shares.iter().map(|share| f64::from(*share) / f64::from(total)).collect();
         let sizes = sizes(&ratios, count).unwrap();
