@@ -2,8 +2,8 @@
 //! left.
 //!
 //! All processes that use the folder decide under one lock who gets room. A dataset that no process has open makes room
-//! for others, the one that was opened longest ago first. An open dataset keeps what it has: if an epoch has each sample
-//! once, bytes that stay are found more often than bytes that give way to newer ones.
+//! for others, the one that was opened longest ago first. An open dataset keeps what it has: if an epoch has each
+//! sample once, bytes that stay are found more often than bytes that give way to newer ones.
 
 use super::segment::{Journal, Key, OwnSegment};
 use super::{CacheOptions, hex};
