@@ -134,7 +134,8 @@ impl FetchPlan {
             group: if of_threads.join_gap.is_some() { of_threads.samples } else { 1 },
             is_at_once: true,
             spare_max: most.min(SPARE_MAX),
-            hedge: options.hedge.map(Hedge::new),
+            // A bundle's extent is asked for once, whichever samples wait for it.
+            hedge: options.hedge.filter(|_| in_bundles.is_none()).map(Hedge::new),
             bounds: AheadBounds { bytes: options.memory, batches: batches_of(most) },
             depth: options.depth.map_or_else(|| automatic(most), Depth::fixed),
             ramp_up: options.ramp_up,

@@ -280,10 +280,9 @@ impl Dataset for Pack {
     }
 
     fn header_extent(&self, index: u64) -> Range<u64> {
-        if self.records.is_some() {
-            return 0..0;
-        }
-        self.index.record_extent(index)
+        // The reason of a rejected sample is not in memory, nor is its name.
+        let is_known = |records: &Records| !matches!(records.get(index).verdict, StoredVerdict::Rejected(_));
+        if self.records.as_ref().is_some_and(is_known) { 0..0 } else { self.index.record_extent(index) }
     }
 
     fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {

@@ -100,8 +100,9 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
                     sample.came(plan);
                 }
                 Step::Check => {
-                    self.dataset.check_damage().map_err(ReadError::from)?;
+                    // First, so that nobody fetches the damaged bytes from a cache during the check.
                     self.dataset.read_again(self.index);
+                    self.dataset.check_damage().map_err(ReadError::from)?;
                     sample.fetch.checked(self.dataset.comes_over_network(), sample.memory.sample(), plan);
                 }
                 Step::Render | Step::Done(_) => return Ok(()),

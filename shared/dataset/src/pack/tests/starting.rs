@@ -75,10 +75,15 @@ const SAMPLES: u64 = 6;
 
 /// Returns a pack of two classes in a store.
 fn packed(bench: &Bench, form: StoredForm) -> (Store, Pack) {
-    let (source, out) = (bench.path("started"), bench.path("started.ddlp"));
+    let source = bench.path("started");
     write_folder(&source, 2, SAMPLES as u32 / 2);
+    packed_of(bench, &source, form)
+}
+
+fn packed_of(bench: &Bench, source: &Path, form: StoredForm) -> (Store, Pack) {
+    let out = bench.path("started.ddlp");
     let options = PackOptions { format: PackFormat::of(form), bundle_samples: 3, ..PackOptions::default() };
-    quietly(&*open(&source).unwrap(), &out, &options).unwrap();
+    quietly(&*open(source).unwrap(), &out, &options).unwrap();
     let store = Store::default();
     store.contents().bytes = fs::read(out).unwrap();
     let pack = Pack::from_blocks(Box::new(store.clone()), Path::new("store")).unwrap();
@@ -149,6 +154,22 @@ fn a_sample_whose_record_is_damaged_is_left_to_who_prepares_it() {
     store.contents().is_opened = false;
     assert_eq!(samples[2].fetched.memory_bytes(), 0, "nothing was read for it");
     samples.iter_mut().for_each(|sample| drop(prepared(&pack, sample)));
+}
+
+#[test]
+fn nobody_waits_for_the_reason_of_a_rejected_sample_while_others_are_fetched() {
+    let bench = Bench::new(1, 0);
+    let source = bench.path("started");
+    write_folder(&source, 2, SAMPLES as u32 / 2);
+    let broken = fs::read_dir(source.join("class1")).unwrap().next().unwrap().unwrap().path();
+    fs::write(broken, "no image").unwrap();
+    let (store, pack) = packed_of(&bench, &source, StoredForm::Kept);
+    let (mut samples, _) = fetched(&store, &pack, 0..SAMPLES);
+    store.contents().is_opened = false;
+    let unread = samples.iter().filter(|sample| sample.fetched.memory_bytes() == 0).count();
+    assert_eq!(unread, 1, "the rejected one is left to who prepares it");
+    let whole = samples.iter_mut().filter(|sample| sample.fetched.memory_bytes() > 0);
+    whole.for_each(|sample| drop(prepared(&pack, sample)));
 }
 
 #[test]
