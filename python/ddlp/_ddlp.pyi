@@ -62,6 +62,7 @@ class Dataset:
     def write_split(
         self,
         path: str,
+        root: str | None,
         names: list[str] | None,
         parts: list[bytes],
         query: tuple[str | None, list[float], str, int] | None,

@@ -58,7 +58,8 @@ def split(
         indices: Divides only these samples. Each may occur once.
         seed: Seed of the random choices.
         names: Names of the parts in the file `out`. Default: train and val; train, val and test; else numbers.
-        out: File for the parts.
+        out: File for the parts. It is replaced as a whole, so each rank may write it. It must not belong to the
+            dataset.
 
     Raises:
         ConfigurationError: The arguments do not fit each other or the dataset.
@@ -83,11 +84,16 @@ def split(
     if chosen is not None:
         pieces = [array("q", sorted(chosen[at] for at in piece)) for piece in pieces]
     if out is not None:
-        shares = [float(part) for part in parts or ()] if all(isinstance(part, float) for part in parts or ()) else None
-        is_plain = shares is not None and indices is None and (by is None or isinstance(by, str))
-        query = (where, shares, balance or ("none" if by is None else "original"), seed) if is_plain else None
+        shares = list(parts or ())
+        # A single 1 is all of the samples, as for `ddlp split`, and not their number.
+        are_shares = shares == [1] or all(isinstance(part, float) for part in shares)
+        is_plain = are_shares and indices is None and (by is None or isinstance(by, str))
+        how = balance or ("none" if by is None else "original")
+        query = (where, [float(share) for share in shares], how, seed) if is_plain else None
         given = None if names is None else [str(name) for name in names]
-        dataset._native.write_split(os.fspath(out), given, [piece.tobytes() for piece in pieces], query)
+        place = dataset._arguments["dataset"]
+        root = place if isinstance(place, str) and os.path.exists(place) else None
+        dataset._native.write_split(os.fspath(out), root, given, [piece.tobytes() for piece in pieces], query)
     arrays = [numbers(piece.tobytes()) for piece in pieces]
     if folds is None:
         return arrays

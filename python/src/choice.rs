@@ -2,14 +2,17 @@
 
 use crate::errors;
 use crate::of_epoch::OfEpoch;
-use ddlp_host::dataset::SampleFields;
+use ddlp_host::dataset::{SampleFields, destination, is_input};
 use ddlp_host::splits::{self, Split, SplitPart, SplitQuery};
 use ddlp_host::{Choice, Dataset, Indices, Weights};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The choice as `ddlp/_choice.py` makes it.
 #[derive(FromPyObject)]
@@ -116,10 +119,11 @@ pub fn samples_where<'py>(
     found.map(|found| as_bytes(py, &found)).map_err(|error| errors::configuration(error.to_string()))
 }
 
-/// Writes the file of a split with these parts, each of indices as int64. The error says what to do.
+/// Writes the file of a split with these parts, each of indices as int64. `root` is the dataset's place, if that is a
+/// path. The error says what to do.
 pub fn write_split(
     dataset: &dyn Dataset,
-    path: &Path,
+    (path, root): (&Path, Option<&Path>),
     names: Option<Vec<String>>,
     parts: &[PyBackedBytes],
     query: Option<GivenQuery>,
@@ -136,6 +140,32 @@ pub fn write_split(
     };
     let parts = names.into_iter().zip(parts).map(part).collect::<Result<_, _>>()?;
     let split = Split::of_parts(dataset, query.transpose()?, parts).map_err(|error| error.to_string())?;
-    std::fs::write(path, split.to_bytes())
-        .map_err(|error| format!("`out`: {} cannot be written: {error}", path.display()))
+    let shown = path.display();
+    let there = fs::metadata(path).ok();
+    let place = destination(path).map_err(|error| format!("`out`: {shown} cannot be written: {error}"))?;
+    let is_sample = || there.as_ref().is_some_and(|there| dataset.sample_in(there).is_some());
+    if root.map_or_else(is_sample, |root| is_input(dataset, root, &place).unwrap_or(false)) {
+        return Err(format!("`out` would write to {shown}, which belongs to the dataset: name another file"));
+    }
+    let written = match &there {
+        // A device or a pipe.
+        Some(there) if !there.is_file() => fs::write(path, split.to_bytes()),
+        _ => replace(&place, &split.to_bytes(), there.map(|there| there.permissions())),
+    };
+    written.map_err(|error| format!("`out`: {shown} cannot be written: {error}"))
+}
+
+/// Writes a file as a whole: each rank may write it, while another one reads it. `path` is no link.
+fn replace(path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    // Ranks on other machines may have the same number of a process.
+    let partial = path.with_file_name(format!(".ddlp-split-{}-{now:x}.partial", std::process::id()));
+    let mut file = File::create_new(&partial)?;
+    let filled = permissions
+        .map_or(Ok(()), |permissions| file.set_permissions(permissions))
+        .and_then(|()| file.write_all(bytes))
+        .and_then(|()| file.sync_all());
+    filled.and_then(|()| fs::rename(&partial, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&partial);
+    })
 }

@@ -203,16 +203,19 @@ impl OpenDataset {
         choice::samples_where(py, &*self.dataset, &self.beside, question)
     }
 
-    /// Writes the file of a split with these parts, each of indices as int64.
+    /// Writes the file of a split with these parts, each of indices as int64. `root` is the dataset's place, if that is
+    /// a path.
     fn write_split(
         &self,
         py: Python<'_>,
         path: PathBuf,
+        root: Option<PathBuf>,
         names: Option<Vec<String>>,
         parts: Vec<PyBackedBytes>,
         query: Option<GivenQuery>,
     ) -> PyResult<()> {
-        py.detach(|| choice::write_split(&*self.dataset, &path, names, &parts, query)).map_err(errors::configuration)
+        py.detach(|| choice::write_split(&*self.dataset, (&path, root.as_deref()), names, &parts, query))
+            .map_err(errors::configuration)
     }
 
     /// Returns the name of a sample.

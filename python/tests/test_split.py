@@ -1,6 +1,8 @@
 """Files of splits: `ddlp.split(..., out=...)`, `ddlp split`, and the option `split`."""
 
 import json
+import pathlib
+import threading
 
 import pytest
 
@@ -34,6 +36,48 @@ def test_the_package_and_the_command_write_the_same_file(pack, tmp_path, balance
         targets = ddlp.Dataset(pack).targets
         counts = [numpy.bincount(targets[indices]).tolist() for indices in read.values()]
         assert all(len(set(count)) == 1 for count in counts)
+
+
+def test_one_share_is_that_of_the_command(pack, tmp_path):
+    other = tmp_path / "other.json"
+    ddlp_command("split", pack, "--ratios", "1", "--where", "id < 50", "--out", other)
+    for name, parts in [("int", (1,)), ("list", [1]), ("float", (1.0,))]:
+        ddlp.split(pack, parts, where="id < 50", out=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == other.read_bytes()
+
+
+def test_a_file_is_replaced_as_a_whole(pack, tmp_path):
+    file, link = tmp_path / "splits.json", tmp_path / "link.json"
+    link.symlink_to(file)
+    for seed in range(3):
+        ddlp.split(pack, (0.5, 0.5), seed=seed, out=link)
+    assert link.is_symlink() and sorted(tmp_path.iterdir()) == [link, file]
+    written = [threading.Thread(target=ddlp.split, args=(pack, (0.5, 0.5)), kwargs={"out": file}) for _ in range(4)]
+    for thread in written:
+        thread.start()
+    while any(thread.is_alive() for thread in written):
+        assert list(ddlp.read_split(file)) == ["train", "val"]
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_no_file_of_the_dataset_is_replaced(pack, photos, tmp_path):
+    linked = tmp_path / "linked.json"
+    linked.symlink_to(pack)
+    image, other = (pathlib.Path(path) for path, _ in ddlp.Dataset(photos).samples[:2])
+    hard = photos.parent / "hard.json"
+    hard.hardlink_to(image)
+    before = pack.read_bytes(), image.read_bytes()
+    listed = tmp_path / "list.csv"
+    listed.write_text(f"path,label\n{image},0\n{other},1\n")
+    for place, out in [
+        *((pack, out) for out in (pack, linked, pack.with_name("classes.txt"))),
+        *((photos, out) for out in (image, hard, image.with_name("new.json"), photos / "x.tar", photos / "new.PNG")),
+        (listed, listed),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match="belongs to the dataset"):
+            ddlp.split(place, (0.5, 0.5), out=out)
+    hard.unlink()
+    assert (pack.read_bytes(), image.read_bytes()) == before and "label" in listed.read_text()
 
 
 def test_divisions_of_any_kind_can_be_kept(pack, tmp_path):

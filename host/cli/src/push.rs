@@ -25,7 +25,7 @@ const THREADS_HELP: &str = "Threads that read, decode and send [default: one per
 /// A pack is sent as it is. Any other dataset is packed first, as `ddlp pack` does, into a file without a name in the
 /// folder for temporary files (TMPDIR), which needs room for it; damaged images are repaired or named.
 ///
-/// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST[,HOST…][:PORT]/KEYSPACE/NAME a row of
+/// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST,HOST/KEYSPACE/NAME a row of
 /// the table NAME_data. A push that was stopped can be started again: it sends only what is missing. The dataset can be
 /// opened when everything is there. At s3://, gs:// and az://, the pack becomes one object, and a push that was stopped
 /// begins anew.

@@ -67,6 +67,13 @@ pub struct SplitArgs {
     /// Folder in which the index of a dataset over a network is cached, as for `ddlp run` [default: no cache]
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
+    /// Most bytes that the folder of --cache may take, as for `ddlp run`: give each command that uses the folder the
+    /// same limit [default: all but a twentieth of the disk]
+    #[arg(
+        long, value_name = "BYTES", requires = "cache",
+        value_parser = clap::value_parser!(u64).range(16 << 20..=1 << 50)
+    )]
+    cache_limit: Option<u64>,
     /// Print no summary, only errors
     #[arg(long, short)]
     quiet: bool,
@@ -82,7 +89,7 @@ fn files(args: &SplitArgs) -> Files<'_> {
 
 /// Runs the command.
 pub fn split(args: &SplitArgs) -> anyhow::Result<Ending> {
-    let cache = args.cache.clone().map(|folder| CacheOptions { folder, limit: None });
+    let cache = args.cache.clone().map(|folder| CacheOptions { folder, limit: args.cache_limit });
     let dataset = args
         .opening
         .open_by(|options| open_dataset_with(&args.dataset, &Host::system(), options, cache.as_ref()).map_err(plain))?;

@@ -16,7 +16,8 @@ use folder::Folder;
 use segment::{Entry, Journal, Key, OwnSegment, read_bytes};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,8 @@ pub struct CacheOptions {
 /// The cached bytes of a dataset. Many threads may use it at once.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    folder: Folder,
+    /// `None` if it could not be opened because the disk is full.
+    folder: Option<Folder>,
     key: Key,
     /// The process that opened it. A forked one writes nothing.
     process: u32,
@@ -73,21 +75,32 @@ struct Known {
 #[derive(Debug, Default)]
 struct Writing {
     segment: Option<(OwnSegment, u32)>,
-    /// When there was last no room for another segment.
-    full: Option<Instant>,
+    /// When there was last no room for another segment, and its size.
+    full: Option<(Instant, u64)>,
 }
 
 impl Cache {
-    /// Opens the cache of the dataset `key`. The error says what is wrong with the folder.
+    /// Opens the cache of the dataset `key`; if the disk is full, one that is off. The error says what is wrong with
+    /// the folder.
     pub fn open(options: &CacheOptions, key: Key) -> io::Result<Self> {
-        let (folder, journals) = Folder::open(options, &key)?;
+        Self::in_folder(Folder::open(options, &key), key)
+    }
+
+    fn in_folder(opened: io::Result<(Folder, Vec<Journal>)>, key: Key) -> io::Result<Self> {
+        let (folder, journals, full) = match opened {
+            Ok((folder, journals)) => (Some(folder), journals, None),
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                (None, Vec::new(), Some(error))
+            }
+            Err(error) => return Err(error),
+        };
         let mut known = Known::default();
         for journal in journals {
             known.add(journal);
         }
         known.read_journals()?;
         let (bytes, kept_bytes) = Default::default();
-        Ok(Self {
+        let cache = Self {
             folder,
             key,
             process: std::process::id(),
@@ -97,7 +110,11 @@ impl Cache {
             bytes,
             kept_bytes,
             off: OnceLock::new(),
-        })
+        };
+        if let Some(error) = full {
+            cache.turn_off(&mut cache.writing(), &error);
+        }
+        Ok(cache)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -148,7 +165,8 @@ impl Cache {
 
     /// Looks for what other processes have cached since.
     fn look(&self, known: &mut Known) -> io::Result<()> {
-        for path in self.folder.segments()? {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        for path in folder.segments()? {
             if known.journals.iter().all(|journal| journal.path != path)
                 && let Some(journal) = Journal::open(&path, &self.key)?
             {
@@ -217,13 +235,17 @@ impl Cache {
     /// Returns this process's segment with room for a record of `bytes` bytes; `None` if the cache is full.
     fn segment_for<'w>(&self, writing: &'w mut Writing, bytes: u64) -> io::Result<Option<(&'w mut OwnSegment, u32)>> {
         if writing.segment.as_ref().is_none_or(|(segment, _)| !segment.has_room(bytes)) {
-            if writing.full.is_some_and(|full| full.elapsed() < LOOK_EVERY) {
+            let Some(folder) = &self.folder else { return Ok(None) };
+            let bytes = folder.segment_bytes(bytes);
+            // A smaller segment may have room where a long record has none.
+            if writing.full.is_some_and(|(full, size)| full.elapsed() < LOOK_EVERY && size <= bytes) {
                 return Ok(None);
             }
-            let Some(segment) = self.folder.create_segment(&self.key, bytes)? else {
-                writing.full = Some(Instant::now());
+            let Some(segment) = folder.create_segment(&self.key, bytes)? else {
+                writing.full = Some((Instant::now(), bytes));
                 return Ok(None);
             };
+            writing.full = None;
             let number = self.known().add_own(Journal::open(&segment.path, &self.key)?);
             if let Some((before, _)) = writing.segment.replace((segment, number)) {
                 before.close()?;
@@ -311,7 +333,7 @@ impl Known {
     fn find(&self, wanted: &Range<u64>) -> Found {
         let pieces: Vec<_> = self.extents.overlapping(wanted).collect();
         let (mut at, mut missing) = (wanted.start, None::<Range<u64>>);
-        let ends = pieces.iter().map(|(extent, _)| extent.clone()).chain([wanted.end..wanted.end]);
+        let ends = pieces.iter().map(|(extent, _)| extent.clone()).chain(iter::once(wanted.end..wanted.end));
         for extent in ends {
             if at < extent.start {
                 missing = Some(missing.map_or(at, |missing| missing.start)..extent.start);

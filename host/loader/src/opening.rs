@@ -127,10 +127,23 @@ fn cached_url(url: &str, cache: Option<&CacheOptions>) -> Result<Box<dyn Blocks>
 
 /// Returns a URL as messages show it: without a password, and without what follows a question mark.
 fn shown(url: &str) -> String {
-    let url = url.split_once('?').map_or(url.to_owned(), |(place, _)| format!("{place}?…"));
-    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
-    let Some((scheme, (login, place))) = parts else { return url };
-    login.split_once(':').map_or(url.clone(), |(user, _)| format!("{scheme}://{user}:…@{place}"))
+    let url = masked(url).unwrap_or_else(|| url.to_owned());
+    url.split_once('?').map_or(url.clone(), |(place, _)| format!("{place}?…"))
+}
+
+/// Returns a URL without its password; `None` if it has none.
+fn masked(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let before = |end: char| rest.split_once(end).map_or(rest, |(before, _)| before);
+    // A password may have a question mark; what follows that of a URL for a web server may have an @.
+    let with_login = match before('/') {
+        _ if values::is_url(url) => rest,
+        server if server.contains('@') => server,
+        _ => before('?'),
+    };
+    let (login, place) = rest.split_at(with_login.rfind('@')?);
+    let (user, _) = login.split_once(':')?;
+    Some(format!("{scheme}://{user}:…{place}"))
 }
 
 fn open_drive_pack(address: &str, host: &Host, cache: Option<&CacheOptions>) -> Result<Pack, LoaderError> {
@@ -208,6 +221,10 @@ mod tests {
             ("redis://me:word@host:1/0/a", "redis://me:…@host:1/0/a"),
             ("redis://:wo@rd@host/0/a", "redis://:…@host/0/a"),
             ("redis://me@host/0/a", "redis://me@host/0/a"),
+            ("cql://me:pa?ss@h/k/n", "cql://me:…@h/k/n"),
+            ("cql://me:p/a?ss@h/k/n?x", "cql://me:…@h/k/n?…"),
+            ("https://me:pa?ss@host/x.ddlp", "https://me:…@host/x.ddlp"),
+            ("https://host:80/x.ddlp?token=a@b", "https://host:80/x.ddlp?…"),
             ("https://host/x.ddlp?X-Amz-Signature=abc", "https://host/x.ddlp?…"),
             ("s3://bucket/a:b", "s3://bucket/a:b"),
         ] {

@@ -33,6 +33,8 @@ fn a_pack_in_tables_is_loaded_checked_replaced_and_refused() {
     a_second_push_sends_only_what_is_missing(&photos, &node);
     a_stopped_push_goes_on(&photos, &node);
     missing_and_damaged_rows_are_told_apart(&photos, &node);
+    a_value_without_one_of_its_rows_is_not_corrupt(&photos, &node);
+    a_push_with_a_clock_behind_fails(&photos, &node);
     another_pack_replaces_a_dataset(&photos, &node);
 
     node.execute("CREATE TABLE photos.foreign_data (id int PRIMARY KEY)");
@@ -114,6 +116,29 @@ fn missing_and_damaged_rows_are_told_apart(photos: &Photos, node: &CassandraNode
     node.execute("TRUNCATE photos.broken_data");
     let said = refused(over(&url));
     assert!(said.contains("no dataset broken in this keyspace"), "{said}");
+}
+
+fn a_value_without_one_of_its_rows_is_not_corrupt(photos: &Photos, node: &CassandraNode) {
+    let (pack, url) = (photos.pack_as("pcr", PackFormat::of(StoredForm::Pcr)), node.url("pieces"));
+    let id = id(&pushed(&pack, &url).unwrap().identity, 7);
+    for rows in ["start = 0", "start > 0"] {
+        node.execute(&format!("DELETE FROM photos.pieces_data WHERE id = {id} AND {rows}"));
+        let said = refused(over(&url).with(|o| o.policy = CorruptPolicy::Skip));
+        let expected = format!("a row of the value {id} of photos.pieces_data is missing; `ddlp push` sends it again");
+        assert!(said.contains(&expected), "{said}");
+        assert_eq!(pushed(&pack, &url).unwrap().sent, 1);
+    }
+    Run::of(over(&url)).assert_exactly_once(2, SAMPLES);
+}
+
+fn a_push_with_a_clock_behind_fails(photos: &Photos, node: &CassandraNode) {
+    let (pack, url) = (photos.pack(), node.url("behind"));
+    pushed(&pack, &url).unwrap();
+    // The manifest, removed by a machine whose clock is far ahead.
+    let manifest = "00000000-0000-8000-8000-000000000000";
+    node.execute(&format!("DELETE FROM photos.behind_data USING TIMESTAMP 9000000000000000 WHERE id = {manifest}"));
+    let said = pushed(&pack, &url).unwrap_err().to_string();
+    assert!(said.contains("does not read back") && said.contains("the clock of this machine is behind"), "{said}");
 }
 
 fn another_pack_replaces_a_dataset(photos: &Photos, node: &CassandraNode) {

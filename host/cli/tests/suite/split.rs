@@ -24,7 +24,8 @@ fn parts_of_a_split_are_disjoint_and_run() {
     assert_eq!(all, (0..24).collect::<Vec<_>>());
     succeed(folder, "split p.ddlp --ratios 0.5,0.5 --balance original --seed 3 --out again.json");
     assert_eq!(fs::read(folder.join("again.json")).unwrap(), fs::read(folder.join("s.json")).unwrap());
-    let printed = json(&succeed(folder, "split photos --where id<6 --ratios 1 --names few --out -"));
+    let cached = "--cache c --cache-limit 16777216";
+    let printed = json(&succeed(folder, &format!("split photos --where id<6 --ratios 1 --names few --out - {cached}")));
     assert_eq!(printed["parts"], json(r#"[{"name": "few", "indices": [0, 1, 2, 3, 4, 5]}]"#));
 }
 
@@ -63,5 +64,9 @@ fn what_cannot_be_divided_is_named() {
     assert!(stderr(&output).contains("at `lable=1` (character 1): there is no column lable"), "{}", stderr(&output));
     let said = refuse(folder, "split photos --balance fair");
     assert!(said.contains("none, original, class"), "{said}");
+    let said = refuse(folder, "split photos --cache-limit 16777216");
+    assert!(said.contains("--cache <FOLDER>"), "{said}");
+    let said = refuse(folder, "split photos --cache c --cache-limit 1");
+    assert!(said.contains("16777216"), "{said}");
     assert!(!folder.join("splits.json").exists());
 }

@@ -9,8 +9,9 @@ use super::segment::{Journal, Key, OwnSegment};
 use super::{CacheOptions, hex};
 use nix::sys::statvfs::statvfs;
 use std::ffi::OsStr;
-use std::fs::{self, File, FileTimes, TryLockError};
+use std::fs::{self, File, FileTimes, Metadata, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,11 +64,15 @@ impl Folder {
         Ok(files(&self.own)?.into_iter().filter(|path| is_segment(path)).collect())
     }
 
-    /// Creates a segment with room for a record of `bytes` bytes; `None` if the cache is full.
-    pub fn create_segment(&self, key: &Key, bytes: u64) -> io::Result<Option<OwnSegment>> {
+    /// Returns the size of a new segment with room for a record of `bytes` bytes.
+    pub fn segment_bytes(&self, bytes: u64) -> u64 {
         let (least, most) = SEGMENT_BYTES;
         let usual = self.limit.map_or(most, |limit| (limit / SEGMENTS).clamp(least, most));
-        let bytes = usual.max(OwnSegment::bytes_for(bytes));
+        usual.max(OwnSegment::bytes_for(bytes))
+    }
+
+    /// Creates a segment of at most `bytes` bytes; `None` if the cache is full.
+    pub fn create_segment(&self, key: &Key, bytes: u64) -> io::Result<Option<OwnSegment>> {
         if bytes > super::segment::SEGMENT_BYTES_MAX {
             return Ok(None);
         }
@@ -78,15 +83,23 @@ impl Folder {
         OwnSegment::create(&self.own, key, fresh_id(), bytes).map(Some)
     }
 
-    /// Removes segments of other datasets until there is room for `bytes` bytes. Returns whether there is.
+    /// Removes segments of other datasets until there is room for `bytes` bytes. Removes none if there would not be.
+    /// Returns whether there is room.
     fn make_room(&self, bytes: u64) -> io::Result<bool> {
-        if self.has_room(bytes)? {
+        if self.has_room(bytes, &Freed::default())? {
             return Ok(true);
         }
-        for (folder, _open) in self.unused()? {
+        let (unused, mut freed) = (self.unused()?, Freed::default());
+        for (folder, _) in &unused {
+            files(folder)?.iter().filter_map(|path| fs::metadata(path).ok()).for_each(|file| freed.add(&file));
+        }
+        if !self.has_room(bytes, &freed)? {
+            return Ok(false);
+        }
+        for (folder, _open) in unused {
             for path in files(&folder)? {
                 fs::remove_file(path)?;
-                if self.has_room(bytes)? {
+                if self.has_room(bytes, &Freed::default())? {
                     return Ok(true);
                 }
             }
@@ -96,11 +109,12 @@ impl Folder {
         Ok(false)
     }
 
-    fn has_room(&self, bytes: u64) -> io::Result<bool> {
+    /// Returns whether there would be room for `bytes` bytes without what is freed.
+    fn has_room(&self, bytes: u64, freed: &Freed) -> io::Result<bool> {
         let disk = statvfs(&self.root)?;
         let of_disk = |blocks: u64| blocks * disk.fragment_size();
         let kept = if self.limit.is_some() { 0 } else { of_disk(disk.blocks()) / FREE_SHARE };
-        if of_disk(disk.blocks_available()) < bytes + kept {
+        if of_disk(disk.blocks_available()) + freed.of_disk < bytes + kept {
             return Ok(false);
         }
         let Some(limit) = self.limit else { return Ok(true) };
@@ -110,7 +124,7 @@ impl Folder {
                 used += fs::metadata(path).map_or(0, |file| file.len());
             }
         }
-        Ok(used <= limit)
+        Ok(used.saturating_sub(freed.bytes) <= limit)
     }
 
     /// Returns the folders of the datasets that no process has open, and locks them. The first one was opened longest
@@ -131,6 +145,22 @@ impl Folder {
         }
         unused.sort_by_key(|(opened, _)| *opened);
         Ok(unused.into_iter().map(|(_, folder)| folder).collect())
+    }
+}
+
+/// What files take that may be removed.
+#[derive(Default)]
+struct Freed {
+    /// Bytes that count towards the limit.
+    bytes: u64,
+    /// Bytes on the disk: a file may have room that nothing has filled yet.
+    of_disk: u64,
+}
+
+impl Freed {
+    fn add(&mut self, file: &Metadata) {
+        self.bytes += file.len();
+        self.of_disk += file.blocks() * 512;
     }
 }
 

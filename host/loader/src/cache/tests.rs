@@ -162,6 +162,34 @@ fn a_full_cache_keeps_what_it_has() {
 }
 
 #[test]
+fn a_record_that_fits_nowhere_neither_clears_the_cache_nor_stops_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = CacheOptions { folder: folder.path().to_owned(), limit: Some(600 << 10) };
+    read(&Cache::open(&small, [8; 32]).unwrap(), 0..4000);
+    let cache = Cache::open(&small, KEY).unwrap();
+    assert_eq!((read(&cache, 0..700_000), cache.usage().is_full), (700_000, true));
+    assert_eq!(segments(folder.path()).len(), 1, "what another dataset has stays");
+    assert_eq!((read(&cache, 0..4000), read(&cache, 0..4000)), (4000, 0));
+    assert!(!cache.usage().is_full, "there is room again");
+    // This one has room once the other dataset has gone.
+    assert_eq!((read(&cache, 0..342_000), read(&cache, 0..342_000)), (338_000, 0));
+    assert_eq!(read(&Cache::open(&small, [8; 32]).unwrap(), 0..4000), 4000);
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_turns_the_cache_off() {
+    let cache = |kind: ErrorKind| Cache::in_folder(Err(kind.into()), KEY);
+    for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+        let cache = cache(kind).unwrap();
+        let off = cache.usage().off.expect("the cache is off");
+        assert!(off.contains("it cannot be written: "), "{off}");
+        assert_eq!((read(&cache, 0..3000), read(&cache, 0..3000)), (3000, 3000));
+        cache.forget(0..1000);
+    }
+    assert!(cache(ErrorKind::PermissionDenied).is_err());
+}
+
+#[test]
 fn a_disk_that_takes_no_more_turns_the_cache_off() {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(folder.path());

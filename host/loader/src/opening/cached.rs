@@ -6,6 +6,7 @@ use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksRead};
 use ddlp_dataset::{CacheUse, FetchDepth, Reading, Requests, Silences};
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 /// Blocks of which what was read once is cached.
 ///
@@ -59,10 +60,16 @@ impl CachedBlocks {
 /// Opens the cache of the pack that begins with these bytes, its superblock.
 pub(super) fn open_cache(options: &CacheOptions, superblock: &[u8]) -> Result<Cache, LoaderError> {
     let key = blake3::Hasher::new().update(b"ddlp cache 1").update(superblock).finalize();
-    Cache::open(options, *key.as_bytes()).map_err(|error| {
-        let folder = options.folder.display();
-        LoaderError::Options(format!("`cache`: {folder} cannot be used: {error}"))
-    })
+    Cache::open(options, *key.as_bytes()).map_err(|error| unusable(&options.folder, &error))
+}
+
+/// Returns the error for the folder of a cache that cannot be used.
+fn unusable(folder: &Path, error: &io::Error) -> LoaderError {
+    let help = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; if it has another user's files, name a folder of your own",
+        _ => "",
+    };
+    LoaderError::Options(format!("`cache`: {} cannot be used: {error}{help}", folder.display()))
 }
 
 /// Returns the reads of the parts that are missing. Only a read that is missing as a whole may write behind its place.
@@ -141,5 +148,18 @@ impl Blocks for CachedBlocks {
 
     fn cache_use(&self) -> Option<CacheUse> {
         Some(self.cache.usage())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_user_is_an_error_that_says_what_to_do() {
+        let said = |kind: io::ErrorKind| unusable(Path::new("/c"), &kind.into()).to_string();
+        let denied = said(io::ErrorKind::PermissionDenied);
+        assert!(denied.contains("`cache`: /c cannot be used: permission denied; ") && denied.ends_with("of your own"));
+        assert!(!said(io::ErrorKind::NotADirectory).contains("user"));
     }
 }

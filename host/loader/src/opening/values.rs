@@ -22,7 +22,7 @@ use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use layout::{CHUNK_BYTES, Content, Key, Manifest, Version, chunk_of};
-use server::ValueServer;
+use server::{There, ValueServer};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -57,6 +57,9 @@ pub(super) fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Box<dyn B
     }
     if cassandra::is_url(url) { open::<Cassandra>(url, cache) } else { open::<Redis>(url, cache) }
 }
+
+/// Memory for parts of a value, and where each begins in the value.
+type Places<'m> = Vec<(u64, &'m mut [u8])>;
 
 /// A pack in values.
 struct ValueBlocks<S> {
@@ -177,28 +180,52 @@ impl<S: ValueServer> ValueBlocks<S> {
     }
 
     /// Fills the memory of parts of one value.
-    async fn fetch(&self, content: Content, parts: Vec<(u64, &mut [u8])>) -> io::Result<()> {
+    async fn fetch(&self, content: Content, parts: Places<'_>) -> io::Result<()> {
         let key = Key::Content(self.version, content);
-        if self.server.fill(key, parts).await? { Ok(()) } else { Err(self.missing(key).await?) }
+        if self.server.fill(key, parts).await? { Ok(()) } else { Err(self.missing(content).await?) }
     }
 
     /// Returns the error for a value that does not have the bytes that it should have.
-    async fn missing(&self, key: Key) -> io::Result<io::Error> {
-        let name = self.server.name();
+    async fn missing(&self, content: Content) -> io::Result<io::Error> {
+        let (name, key) = (self.server.name(), Key::Content(self.version, content));
         let now = self.server.get(Key::Manifest, 0).await?;
-        let there = self.server.exists(key).await?;
+        let there = self.server.there(key, |bytes| self.pieces(content, bytes)).await?;
         let now = now.and_then(|bytes| Manifest::parse(name, &bytes).ok());
         Ok(match now {
             None => lasting(format!("{name} was removed from the server after it was opened: push it again")),
             Some(now) if now != self.manifest => {
                 lasting(format!("{name} was replaced after it was opened: start the run again"))
             }
-            Some(_) if !there => lasting(format!("{}; `ddlp push` sends what is missing", self.server.missing(key))),
-            Some(_) => {
-                let what = format!("the value {} is cut short", self.server.describe(key));
-                io::Error::other(BlocksError::Damaged(what))
-            }
+            Some(_) => match (there, self.server.describe(key)) {
+                (There::Nothing, _) => {
+                    lasting(format!("{}; `ddlp push` sends what is missing", self.server.missing(key)))
+                }
+                (There::Part, value) => {
+                    lasting(format!("a row of the value {value} is missing; `ddlp push` sends it again"))
+                }
+                (There::All, value) => {
+                    io::Error::other(BlocksError::Damaged(format!("the value {value} is cut short")))
+                }
+            },
         })
+    }
+
+    /// Returns where the pieces of a value of `bytes` bytes begin in it. Goes through the map: only for a value that is
+    /// too short.
+    fn pieces(&self, content: Content, bytes: u64) -> Vec<u64> {
+        let Content::Sample(number) = content else { return Vec::new() };
+        let (mut starts, mut left) = (Vec::new(), bytes);
+        let all = self.manifest.index_bytes..self.manifest.pack_bytes;
+        // An error ends the search.
+        let _ = self.map.parts(all, |part| {
+            if part.sample == number {
+                starts.push(part.start);
+                left = left.saturating_sub(part.extent.end - part.extent.start);
+            }
+            if left == 0 { Err(()) } else { Ok(()) }
+        });
+        starts.sort_unstable();
+        starts
     }
 
     fn read_parts<'m>(&'m self, reads: impl Iterator<Item = (u64, &'m mut [u8])>) -> Reading<'m, io::Error> {
@@ -207,7 +234,7 @@ impl<S: ValueServer> ValueBlocks<S> {
             self.index.drop_bytes();
         }
         let bytes = parts.iter().map(|part| part.memory.len()).sum();
-        let mut values: Vec<(Content, Vec<(u64, &mut [u8])>)> = Vec::new();
+        let mut values: Vec<(Content, Places<'_>)> = Vec::new();
         for Part { content, start, memory } in parts {
             match values.last_mut() {
                 Some((last, parts))

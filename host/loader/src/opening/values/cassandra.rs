@@ -13,9 +13,9 @@ mod ring;
 mod tables;
 mod tls;
 
-use super::super::server_path::{Failure, ServerPath, lasting};
-use super::layout::{Key, Value};
-use super::server::ValueServer;
+use super::super::server_path::{Failure, ServerPath};
+use super::layout::{Key, Value, content_bytes};
+use super::server::{There, ValueServer};
 use address::ClusterAddress;
 pub use address::is_url;
 use cluster::{Cluster, Query};
@@ -26,7 +26,9 @@ use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::time::SystemTime;
-use tables::{ASKED_BYTES, COLUMNS, ROW_BYTES, Row, Statements, asked_together, extent_of, fill, id_of, int, rows_of};
+use tables::{
+    ASKED_BYTES, COLUMNS, ROW_BYTES, Row, Statements, asked_together, cut, extent_of, fill, id_of, int, rows_of, there,
+};
 
 /// Rows of a value that are sent at the same time.
 const ROWS_SENT: usize = 8;
@@ -44,6 +46,18 @@ fn now_us() -> i64 {
 
 fn done(answer: Answer<'_>) -> Option<()> {
     (answer == Answer::Done).then_some(())
+}
+
+/// Returns the cells of an answer, which are texts.
+fn texts(answer: Answer<'_>) -> Option<Vec<String>> {
+    let Answer::Rows(rows) = answer else { return None };
+    let text = |cell: &[u8]| Some(std::str::from_utf8(cell).ok()?.to_owned());
+    rows.into_iter().flatten().flatten().map(text).collect()
+}
+
+/// Returns a query that is not prepared and concerns no row.
+fn plain(statement: &str) -> Query<'_> {
+    Query { statement, execution: None, token: None, bytes: 0 }
 }
 
 impl Cassandra {
@@ -68,7 +82,7 @@ impl Cassandra {
     }
 
     /// Reads rows that have content of a value between two places: places, heads and content. A row that one replica
-    /// does not have may be at others.
+    /// does not have may be at others. A manifest changes, so that one replica may have an old one.
     async fn rows(
         &self,
         key: Key,
@@ -84,6 +98,17 @@ impl Cassandra {
             Some(take(&rows.iter().map(|row| Row::of(row)).collect::<Option<Vec<_>>>()?))
         };
         let bytes = (extent.end - extent.start) as usize;
+        if matches!(key, Key::Manifest | Key::Pushing) {
+            let execution = Execution { values: &values, consistency: Consistency::LocalQuorum, timestamp_us: None };
+            let token = Some(Token::of(&id));
+            let query = Query { statement: &self.statements.select, execution: Some(execution), token, bytes };
+            // Too few replicas may be up: then one has to do.
+            for attempt in 0..2 {
+                if let Ok(is_there) = self.cluster.attempt(0, attempt, &query, &mut read).await {
+                    return Ok(is_there);
+                }
+            }
+        }
         for consistency in [Consistency::LocalOne, Consistency::LocalQuorum] {
             let execution = Execution { values: &values, consistency, timestamp_us: None };
             if self.execute(&self.statements.select, key, execution, bytes, &mut read).await? {
@@ -104,36 +129,32 @@ impl Cassandra {
         self.execute(&self.statements.heads, key, execution, 0, read).await
     }
 
-    /// Returns the columns of the dataset's table, sorted; none if there is no table. Fails if there is no keyspace.
+    /// Returns the columns of the dataset's table; none if there is no table. Fails if there is no keyspace. Asks once.
     async fn columns(&self) -> Result<Vec<String>, Failure> {
-        let ClusterAddress { keyspace, name, .. } = &*self.cluster.address;
+        let keyspace = &self.cluster.address.keyspace;
         let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name =";
-        if self.texts(&format!("{keyspaces} '{keyspace}'")).await?.is_empty() {
+        if self.cluster.attempt(0, 0, &plain(&format!("{keyspaces} '{keyspace}'")), texts).await?.is_empty() {
             return Err(Failure::lasting(format!(
                 "the cluster has no keyspace {keyspace}: check the URL, or create it, as by CREATE KEYSPACE \
                  \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 2}}"
             )));
         }
-        let columns = "SELECT column_name FROM system_schema.columns WHERE keyspace_name =";
-        let mut columns = self.texts(&format!("{columns} '{keyspace}' AND table_name = '{name}_data'")).await?;
-        columns.sort();
-        Ok(columns)
+        self.cluster.attempt(0, 0, &plain(&self.select_columns()), texts).await
     }
 
-    /// Returns the cells that a statement finds, which are texts. Asks once.
-    async fn texts(&self, statement: &str) -> Result<Vec<String>, Failure> {
-        let query = Query { statement, execution: None, token: None, bytes: 0 };
-        let texts = |answer: Answer<'_>| {
-            let Answer::Rows(rows) = answer else { return None };
-            let text = |cell: &[u8]| Some(std::str::from_utf8(cell).ok()?.to_owned());
-            rows.into_iter().flatten().flatten().map(text).collect()
-        };
-        self.cluster.attempt(0, 0, &query, texts).await
+    /// Returns the statement that finds the columns of the dataset's table.
+    fn select_columns(&self) -> String {
+        let ClusterAddress { keyspace, name, .. } = &*self.cluster.address;
+        let columns = "SELECT column_name FROM system_schema.columns WHERE keyspace_name =";
+        format!("{columns} '{keyspace}' AND table_name = '{name}_data'")
     }
 }
 
 impl ValueServer for Cassandra {
     const SPACE: &str = "keyspace";
+    /// A cluster keeps what has the later time.
+    const WHY_NOT_KEPT: &str = "another pack was pushed to this name meanwhile, or the clock of this machine is behind \
+                                that of a machine that has pushed here before: set the clock, and push again";
     /// A value has as much as one in Redis may have: memory is taken for all of it.
     const CONTENT_BYTES_MAX: u64 = 512 << 20;
 
@@ -200,8 +221,14 @@ impl ValueServer for Cassandra {
         }
     }
 
-    async fn exists(&self, key: Key) -> io::Result<bool> {
-        Ok(!self.heads(key).await?.is_empty())
+    async fn there(&self, key: Key, pieces: impl Fn(u64) -> Vec<u64> + Send) -> io::Result<There> {
+        let heads = self.heads(key).await?;
+        if heads.is_empty() {
+            return Ok(There::Nothing);
+        }
+        // Without the length, the rows that are there count as all of them.
+        let length = heads.iter().find_map(|(_, head)| content_bytes(head));
+        Ok(length.map_or(There::All, |length| there(&cut(length as usize, &pieces(length)), &heads)))
     }
 
     async fn fill(&self, key: Key, parts: Vec<(u64, &mut [u8])>) -> io::Result<bool> {
@@ -213,10 +240,10 @@ impl ValueServer for Cassandra {
     }
 
     async fn prepare(&self) -> io::Result<Option<String>> {
-        if self.columns().await.map_err(|failure| lasting(failure.to_string()))?.is_empty() {
+        if self.cluster.ask(&plain(&self.select_columns()), texts).await?.is_empty() {
             // The table of the values comes last: it says that both are there.
             for statement in &self.statements.create {
-                self.cluster.ask(&Query { statement, execution: None, token: None, bytes: 0 }, done).await?;
+                self.cluster.ask(&plain(statement), done).await?;
             }
             self.cluster.agree_on_tables().await?;
         }

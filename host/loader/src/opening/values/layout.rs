@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Version of the layout that is written and read.
 const VERSION: u32 = 1;
 const FORMAT: &str = "ddlp pack in values";
+const MAGIC: [u8; 4] = *b"DDLV";
 /// Bytes of the index in one value.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes of a head.
@@ -177,7 +178,7 @@ impl DiskHead {
         let mut beginning = [0; 16];
         beginning.copy_from_slice(&identity.as_bytes()[..16]);
         Self {
-            magic: *b"DDLV",
+            magic: MAGIC,
             version: VERSION as u8,
             kind,
             form: 0,
@@ -285,6 +286,13 @@ impl Value {
     }
 }
 
+/// Returns how many bytes of content a value has, as its head says; `None` if the head is damaged.
+pub fn content_bytes(head: &[u8]) -> Option<u64> {
+    let head = DiskHead::read_from_bytes(head).ok()?;
+    let crc32c = crc32c::crc32c(&head.as_bytes()[..HEAD_CRC_AT]);
+    (head.magic == MAGIC && head.head_crc32c.get() == crc32c).then(|| head.length.get().into())
+}
+
 /// Returns the bytes of the pack in the value of a chunk of its index; `None` if the value is damaged.
 pub fn chunk_of<'v>(identity: &Identity, number: u64, value: &'v [u8]) -> Option<&'v [u8]> {
     let bytes = value.get(HEAD_BYTES as usize..)?;
@@ -327,6 +335,19 @@ mod tests {
         let foreign = Manifest { format: "another".into(), ..written };
         for bytes in [&bytes_of(&malformed)[..], &bytes_of(&foreign), b"7", b"{}", b""] {
             assert!(Manifest::parse("k", bytes).unwrap_err().contains("the value of k was not written"));
+        }
+    }
+
+    #[test]
+    fn the_length_is_read_from_a_head_that_is_whole() {
+        let value = Value::chunk(&identity(), 3, b"index");
+        let head = value.parts().0;
+        assert_eq!(content_bytes(head), Some(5));
+        for at in 0..head.len() {
+            let mut changed = head.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(content_bytes(&changed), None, "byte {at}");
+            assert_eq!(content_bytes(&head[..at]), None, "{at} bytes");
         }
     }
 

@@ -3,6 +3,8 @@
 //! Many requests share a connection: each is sent at once.
 
 use super::super::server_path::{ANSWER_WITHIN, Failure, allowed};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +15,23 @@ use tokio::time::timeout_at;
 const CONNECTIONS: usize = 4;
 /// Longest time to make a connection.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Makes attempts at the same time, and returns the first good outcome. If all fail: the last failure, or one
+/// that will not pass.
+pub async fn first_good<T>(
+    mut attempts: FuturesUnordered<impl Future<Output = Result<T, Failure>>>,
+) -> Result<T, Failure> {
+    let mut failure: Option<Failure> = None;
+    while let Some(outcome) = attempts.next().await {
+        match outcome {
+            Ok(found) => return Ok(found),
+            // What will not pass says what to do.
+            Err(found) if found.may_pass && failure.as_ref().is_some_and(|failure| !failure.may_pass) => {}
+            Err(found) => failure = Some(found),
+        }
+    }
+    Err(failure.unwrap_or_else(|| Failure::passing("there is no node to ask".to_owned())))
+}
 
 /// The connections to a server.
 pub struct Lines<C>([Line<C>; CONNECTIONS]);
@@ -125,5 +144,38 @@ impl<'l> BytesInFlight<'l> {
 impl Drop for BytesInFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddlp_dataset::wait_for;
+    use std::future::pending;
+
+    #[test]
+    fn a_node_that_does_not_answer_delays_no_other_one() {
+        let first = |outcomes: &[Option<Result<u8, Failure>>]| {
+            let attempt = |outcome: &Option<Result<u8, Failure>>| {
+                let outcome = outcome.as_ref().map(|outcome| match outcome {
+                    Ok(found) => Ok(*found),
+                    Err(failure) => Err(Failure { what: failure.what.clone(), ..*failure }),
+                });
+                async move {
+                    match outcome {
+                        Some(outcome) => outcome,
+                        None => pending().await,
+                    }
+                }
+            };
+            wait_for(first_good(outcomes.iter().map(attempt).collect())).map_err(|failure| failure.what)
+        };
+        let passing = || Some(Err(Failure::passing("lost".to_owned())));
+        let lasting = || Some(Err(Failure::lasting("refused".to_owned())));
+        assert_eq!(first(&[None, lasting(), passing(), Some(Ok(7)), None]), Ok(7));
+        assert_eq!(first(&[lasting(), passing()]), Err("refused".to_owned()));
+        assert_eq!(first(&[passing(), lasting()]), Err("refused".to_owned()));
+        assert_eq!(first(&[passing()]), Err("lost".to_owned()));
+        assert!(first(&[]).is_err());
     }
 }

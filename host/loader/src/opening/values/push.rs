@@ -78,7 +78,8 @@ impl<'p, S: ValueServer> Push<'p, S> {
         let evicts = self.wait(0, self.server.prepare())?;
         // What a push of yet another pack has left.
         let left = pushed.filter(|pushed| *pushed != self.manifest && Some(pushed) != other.as_ref());
-        self.set(&Value::manifest(Key::Pushing, &self.manifest))?;
+        let pushing = Value::manifest(Key::Pushing, &self.manifest);
+        self.wait(pushing.bytes.len(), self.server.set(&pushing))?;
         self.remove(left.iter().flat_map(Manifest::keys))?;
 
         let done = self.send_samples(progress)?;
@@ -86,9 +87,9 @@ impl<'p, S: ValueServer> Push<'p, S> {
         let [finished, still] = self.look()?;
         let is_mine = |manifest: &Manifest| *manifest == self.manifest;
         if !still.as_ref().is_some_and(is_mine) && !finished.as_ref().is_some_and(is_mine) {
-            return Err(self.failed("another pack was pushed to this name meanwhile".to_owned()));
+            return Err(self.failed(S::WHY_NOT_KEPT.to_owned()));
         }
-        self.set(&Value::manifest(Key::Manifest, &self.manifest))?;
+        self.set_manifest()?;
         self.remove([Key::Pushing].into_iter().chain(other.iter().flat_map(Manifest::keys)))?;
         Ok(PushSummary {
             samples: done.samples,
@@ -119,8 +120,17 @@ impl<'p, S: ValueServer> Push<'p, S> {
         self.server.path().wait(bytes, requests).map_err(|error| self.failed(error.to_string()))
     }
 
-    fn set(&self, value: &Value) -> Result<(), PushError> {
-        self.wait(value.bytes.len(), self.server.set(value))
+    /// Writes the manifest, and reads it back: a server may keep another one.
+    fn set_manifest(&self) -> Result<(), PushError> {
+        let value = Value::manifest(Key::Manifest, &self.manifest);
+        let found = self.wait(value.bytes.len(), async {
+            self.server.set(&value).await?;
+            self.server.get(value.key, 0).await
+        })?;
+        if found.as_ref() == Some(&value.bytes) {
+            return Ok(());
+        }
+        Err(self.failed(format!("what the dataset is was written, but does not read back: {}", S::WHY_NOT_KEPT)))
     }
 
     /// Removes values.

@@ -17,7 +17,7 @@ mod slots;
 
 use super::super::server_path::{Failure, ServerPath};
 use super::layout::{Content, HEAD_BYTES, Key, Value};
-use super::server::ValueServer;
+use super::server::{There, ValueServer};
 use address::ServerAddress;
 pub use address::is_url;
 use failure::judge;
@@ -81,6 +81,7 @@ fn of_key(name: &str, key: &str) -> Cmd {
 
 impl ValueServer for Redis {
     const SPACE: &str = "database";
+    const WHY_NOT_KEPT: &str = "another pack was pushed to this name meanwhile";
     /// Longest value that servers take, by default (`proto-max-bulk-len`).
     const CONTENT_BYTES_MAX: u64 = (512 << 20) - HEAD_BYTES;
 
@@ -138,9 +139,10 @@ impl ValueServer for Redis {
         self.ask(content_bytes, &key, &[of_key("GET", &key)]).await
     }
 
-    async fn exists(&self, key: Key) -> io::Result<bool> {
+    async fn there(&self, key: Key, _pieces: impl Fn(u64) -> Vec<u64> + Send) -> io::Result<There> {
         let key = self.describe(key);
-        self.ask(0, &key, &[of_key("EXISTS", &key)]).await
+        let exists = self.ask(0, &key, &[of_key("EXISTS", &key)]).await?;
+        Ok(if exists { There::All } else { There::Nothing })
     }
 
     async fn fill(&self, key: Key, parts: Vec<(u64, &mut [u8])>) -> io::Result<bool> {

@@ -5,10 +5,21 @@ use super::layout::{Key, Value};
 use std::fmt::Display;
 use std::io;
 
+/// What of a value is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum There {
+    Nothing,
+    /// Not all of the rows in which it is stored.
+    Part,
+    All,
+}
+
 /// A server, or several that share the values. Requests that fail in a way that may pass are made again.
 pub trait ValueServer: Sized + Send + Sync + 'static {
     /// What a dataset's name is unique in, for messages.
     const SPACE: &str;
+    /// Why a manifest that was written is not the one that is there.
+    const WHY_NOT_KEPT: &str;
     /// Most content that a value can have.
     const CONTENT_BYTES_MAX: u64;
 
@@ -36,8 +47,13 @@ pub trait ValueServer: Sized + Send + Sync + 'static {
     /// Returns a value, with about `content_bytes` after its head.
     fn get(&self, key: Key, content_bytes: usize) -> impl Future<Output = io::Result<Option<Vec<u8>>>> + Send;
 
-    /// Returns whether a value is there, in whatever length.
-    fn exists(&self, key: Key) -> impl Future<Output = io::Result<bool>> + Send;
+    /// Returns what of a value is there, in whatever length. `pieces` says where in the content of a value of some
+    /// length its pieces begin.
+    fn there(
+        &self,
+        key: Key,
+        pieces: impl Fn(u64) -> Vec<u64> + Send,
+    ) -> impl Future<Output = io::Result<There>> + Send;
 
     /// Fills memory with a value's content from places on, which ascend. Returns whether the value has all of it.
     fn fill(&self, key: Key, parts: Vec<(u64, &mut [u8])>) -> impl Future<Output = io::Result<bool>> + Send;

@@ -50,8 +50,11 @@ impl fmt::Display for Token {
     }
 }
 
+/// Says whether an order is what a comparison asks for.
+type Compare = fn(Option<Ordering>) -> bool;
+
 /// Comparisons, a longer one before those that begin like it.
-const COMPARISONS: [(&str, fn(Option<Ordering>) -> bool); 8] = [
+const COMPARISONS: [(&str, Compare); 8] = [
     ("==", |order| order == Some(Ordering::Equal)),
     ("!=", |order| order != Some(Ordering::Equal)),
     ("<>", |order| order != Some(Ordering::Equal)),

@@ -3,7 +3,7 @@
 //! Only nodes of one datacentre are asked: that of the node of the URL that answers first.
 
 use super::super::super::server_path::{Failure, ServerPath};
-use super::super::lines::Lines;
+use super::super::lines::{Lines, first_good};
 use super::address::ClusterAddress;
 use super::connection::Connection;
 use super::frame::{Answer, Consistency, Execution, texts};
@@ -132,17 +132,9 @@ impl Cluster {
         outcome
     }
 
-    /// Asks the hosts of the URL for the nodes of their datacentre.
+    /// Asks all hosts of the URL at the same time for the nodes of their datacentre.
     async fn find_nodes(&self) -> Result<Nodes, Failure> {
-        let mut failure = None;
-        for host in &self.address.hosts {
-            match self.nodes_from(host).await {
-                Ok(nodes) => return Ok(nodes),
-                Err(found) if !found.may_pass => return Err(found),
-                Err(found) => failure = Some(found),
-            }
-        }
-        Err(failure.expect("a URL has a host"))
+        first_good(self.address.hosts.iter().map(|host| self.nodes_from(host)).collect()).await
     }
 
     async fn nodes_from(&self, host: &str) -> Result<Nodes, Failure> {

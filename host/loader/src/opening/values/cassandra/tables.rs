@@ -14,6 +14,7 @@
 //! and `bytes bigint` of each sample, for queries; a run does not read it.
 
 use super::super::layout::{Content, Key, Value};
+use super::super::server::There;
 use super::address::ClusterAddress;
 use std::ops::Range;
 
@@ -87,8 +88,11 @@ pub fn id_of(key: Key) -> [u8; 16] {
 
 /// Returns the parts of a value's content that have rows of their own.
 pub fn rows_of(value: &Value) -> Vec<Range<usize>> {
-    let end = value.parts().1.len();
-    let pieces = value.sample.as_ref().map_or(&[][..], |sample| &sample.pieces);
+    cut(value.parts().1.len(), value.sample.as_ref().map_or(&[][..], |sample| &sample.pieces))
+}
+
+/// Returns the parts that have rows of their own, of a content of `end` bytes whose pieces begin at these places.
+pub fn cut(end: usize, pieces: &[u64]) -> Vec<Range<usize>> {
     let starts = pieces.iter().map(|start| *start as usize).filter(|start| (1..end).contains(start));
     let mut rows = Vec::new();
     let mut begin = 0;
@@ -103,6 +107,12 @@ pub fn rows_of(value: &Value) -> Vec<Range<usize>> {
         rows.push(0..0);
     }
     rows
+}
+
+/// Returns what of a value is there, from where its rows should begin, and where those that are there begin.
+pub fn there(wanted: &[Range<usize>], heads: &[(i32, Vec<u8>)]) -> There {
+    let is_there = |row: &Range<usize>| heads.iter().any(|(start, _)| usize::try_from(*start) == Ok(row.start));
+    if wanted.iter().all(is_there) { There::All } else { There::Part }
 }
 
 /// Reads a cell of type `int`.
@@ -196,11 +206,23 @@ mod tests {
     #[test]
     fn rows_are_cut_at_pieces_and_at_a_mebibyte() {
         const MIB: usize = ROW_BYTES as usize;
-        assert_eq!(rows_of(&value(0, &[0])), [0..0]);
-        assert_eq!(rows_of(&value(MIB, &[0])), [0..MIB]);
+        assert_eq!(rows_of(&value(0, &[0])), std::slice::from_ref(&(0..0)));
+        assert_eq!(rows_of(&value(MIB, &[0])), std::slice::from_ref(&(0..MIB)));
         assert_eq!(rows_of(&value(MIB + 1, &[0])), [0..MIB, MIB..MIB + 1]);
         assert_eq!(rows_of(&value(9, &[0, 4, 4, 9])), [0..4, 4..9]);
         assert_eq!(rows_of(&value(MIB + 5, &[0, 3])), [0..3, 3..MIB + 3, MIB + 3..MIB + 5]);
+    }
+
+    #[test]
+    fn a_missing_row_is_found_wherever_it_lies() {
+        let found = |starts: &[i32]| {
+            let heads: Vec<_> = starts.iter().map(|start| (*start, Vec::new())).collect();
+            there(&cut(9, &[0, 4, 6]), &heads)
+        };
+        assert_eq!(found(&[0, 4, 6]), There::All);
+        for starts in [&[4, 6][..], &[0, 6], &[0, 4]] {
+            assert_eq!(found(starts), There::Part, "{starts:?}");
+        }
     }
 
     #[test]

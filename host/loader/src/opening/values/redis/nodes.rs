@@ -4,13 +4,13 @@
 //! slots of their keys.
 
 use super::super::super::server_path::Failure;
-use super::super::lines::{CONNECT_WITHIN, Lines};
+use super::super::lines::{CONNECT_WITHIN, Lines, first_good};
 use super::address::ServerAddress;
 use super::failure::{answer_of, judge};
 use super::slots::{Place, Redirect, SlotMap, slot_of};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisResult, Value, cmd, pipe};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -84,32 +84,28 @@ impl Nodes {
         master.unwrap_or_else(|| self.address.places[attempt % self.address.places.len()].clone())
     }
 
-    /// Asks any node for the masters.
+    /// Asks all nodes at the same time for the masters.
     async fn refresh(&self) -> Result<(), Failure> {
         let _held = self.refreshing.lock().await;
         if !self.is_stale.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut places = self.address.places.clone();
+        let mut places: HashSet<Place> = self.address.places.iter().cloned().collect();
         places.extend(self.masters().iter().flat_map(|slots| slots.masters().cloned().collect::<Vec<_>>()));
+        let slots = first_good(places.iter().map(|place| self.slots_from(place)).collect()).await?;
+        *self.slots.write().expect("no panic while the slots are locked") = Some(slots.into());
+        self.is_stale.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn slots_from(&self, place: &Place) -> Result<SlotMap, Failure> {
         let mut commands = [cmd("CLUSTER")];
         commands[0].arg("SLOTS");
-        let mut failure = None;
-        for place in places {
-            match self.send(&place, 0, &Request { key: "", commands: &commands, bytes: 0 }, false).await {
-                Ok(Ok(answer)) => {
-                    let malformed = || Failure::passing("the answer of CLUSTER SLOTS is malformed".to_owned());
-                    let slots = SlotMap::parse(&answer, &place).ok_or_else(malformed)?;
-                    *self.slots.write().expect("no panic while the slots are locked") = Some(slots.into());
-                    self.is_stale.store(false, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Ok(Err(_)) => {}
-                Err(found) if !found.may_pass => return Err(found),
-                Err(found) => failure = Some(found),
-            }
-        }
-        Err(failure.unwrap_or_else(|| Failure::passing("no node says which nodes the cluster has".to_owned())))
+        let Ok(answer) = self.send(place, 0, &Request { key: "", commands: &commands, bytes: 0 }, false).await? else {
+            return Err(Failure::passing("no node says which nodes the cluster has".to_owned()));
+        };
+        let malformed = || Failure::passing("the answer of CLUSTER SLOTS is malformed".to_owned());
+        SlotMap::parse(&answer, place).ok_or_else(malformed)
     }
 
     /// Sends a request to one node.
