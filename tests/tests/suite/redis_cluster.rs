@@ -82,6 +82,7 @@ fn slots_that_move_under_a_run_change_nothing() {
 }
 
 #[test]
+#[ignore = "waits for a cluster to replace a master: .ci/full runs it"]
 fn a_lost_master_is_waited_for_or_replaced_by_its_replica() {
     for replicas in [0, 1] {
         let photos = photos();

@@ -54,6 +54,7 @@ fn is_read(command: &Command) -> bool {
 }
 
 #[test]
+#[ignore = "takes more than half a minute: .ci/full runs it"]
 fn answers_of_which_half_are_two_seconds_late_change_nothing() {
     const LATE: Duration = Duration::from_secs(2);
     let photos = photos();
