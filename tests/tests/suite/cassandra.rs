@@ -177,7 +177,7 @@ fn a_node_that_is_killed_and_started_again_changes_nothing() {
 
     let bench = ["bench", "remote", &url, "--rtt", "0,20", "--seconds", "0.2", "--batch", "8"];
     let table = command(&bench, &[]).unwrap();
-    assert_eq!(table.matches("as many as needed").count(), 2, "{table}");
+    assert_eq!(table.lines().filter(|line| line.starts_with("auto ")).count(), 2, "{table}");
 }
 
 #[test]

@@ -243,6 +243,8 @@ impl ValueServer for Cassandra {
         if self.cluster.ask(&plain(&self.select_columns()), texts).await?.is_empty() {
             // The table of the values comes last: it says that both are there.
             for statement in &self.statements.create {
+                // Another node may not know yet what was created on one.
+                self.cluster.agree_on_tables().await?;
                 self.cluster.ask(&plain(statement), done).await?;
             }
             self.cluster.agree_on_tables().await?;
