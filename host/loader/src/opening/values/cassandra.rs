@@ -98,6 +98,7 @@ impl Cassandra {
             Some(take(&rows.iter().map(|row| Row::of(row)).collect::<Option<Vec<_>>>()?))
         };
         let bytes = (extent.end - extent.start) as usize;
+        let mut consistencies = &[Consistency::LocalOne, Consistency::LocalQuorum][..];
         if matches!(key, Key::Manifest | Key::Pushing) {
             let execution = Execution { values: &values, consistency: Consistency::LocalQuorum, timestamp_us: None };
             let token = Some(Token::of(&id));
@@ -108,8 +109,9 @@ impl Cassandra {
                     return Ok(is_there);
                 }
             }
+            consistencies = &consistencies[..1];
         }
-        for consistency in [Consistency::LocalOne, Consistency::LocalQuorum] {
+        for &consistency in consistencies {
             let execution = Execution { values: &values, consistency, timestamp_us: None };
             if self.execute(&self.statements.select, key, execution, bytes, &mut read).await? {
                 return Ok(true);
