@@ -48,7 +48,7 @@ pub(crate) struct Cache {
     process: u32,
     known: Mutex<Known>,
     writing: Mutex<Writing>,
-    /// The record of which a part was read last.
+    /// The last record that was read in part, with its bytes.
     last: Mutex<Option<(Record, Arc<Vec<u8>>)>>,
     bytes: AtomicU64,
     kept_bytes: AtomicU64,
@@ -246,7 +246,8 @@ impl Cache {
                 return Ok(None);
             };
             writing.full = None;
-            let number = self.known().add_own(Journal::open(&segment.path, &self.key)?);
+            let journal = Journal::open(&segment.path, &self.key)?.ok_or(ErrorKind::InvalidData)?;
+            let number = self.known().add_own(journal);
             if let Some((before, _)) = writing.segment.replace((segment, number)) {
                 before.close()?;
             }
@@ -354,8 +355,8 @@ impl Known {
     }
 
     /// Adds a segment of this process, and returns its number.
-    fn add_own(&mut self, journal: Option<Journal>) -> u32 {
-        self.journals.extend(journal);
+    fn add_own(&mut self, journal: Journal) -> u32 {
+        self.journals.push(journal);
         self.journals.len() as u32 - 1
     }
 

@@ -1,8 +1,8 @@
 //! Splits: the samples of a dataset, divided into named parts, in a file.
 //!
-//! A split is made of what is known of samples without a look at their images: labels, classes, names and fields. The
-//! file names the dataset, says how the samples were divided, and has the indices of each part. Equal arguments give
-//! equal bytes, on every machine. The identity of a split follows from all of that; states and plans record it.
+//! Labels, classes, names and fields say which samples a split divides, and how. No image is read. The file names the
+//! dataset, says how the samples were divided, and has the indices of each part. Equal arguments give equal bytes, on
+//! every machine. The identity of a split follows from all of that; states and plans record it.
 //!
 //! - `columns`: what can be asked of samples. `filter`: the questions. `file`: the file.
 
@@ -57,7 +57,9 @@ impl FromStr for Balance {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|balance| balance.name() == word);
-        known.ok_or_else(|| format!("{word} is none of {}", Self::ALL.map(Self::name).join(", ")))
+        known.ok_or_else(|| {
+            format!("the balance is {word}, but must be one of {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }
 
@@ -181,7 +183,7 @@ pub fn sizes(ratios: &[f64], count: u64) -> Result<Vec<u64>, SplitError> {
     }
     let (mut sizes, mut begin) = (Vec::with_capacity(ratios.len()), 0);
     ends.pop();
-    for end in ends.into_iter().map(|end| (end * count as f64 + 0.5).floor() as u64).chain([count]) {
+    for end in ends.into_iter().map(|end| ((end * count as f64 + 0.5).floor() as u64).min(count)).chain([count]) {
         sizes.push(end - begin);
         begin = end;
     }

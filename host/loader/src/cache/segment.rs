@@ -147,7 +147,7 @@ impl Journal {
                 let (offset, end) = (entry.offset.get(), u64::from(position) + u64::from(length));
                 match entry.kind.get() {
                     KIND_VOID => take(Entry::Void { segment: offset, position }),
-                    KIND_BYTES if u64::from(position) >= first_bytes && length > 0 => {
+                    KIND_BYTES if u64::from(position) >= first_bytes && length > 0 && end <= SEGMENT_BYTES_MAX => {
                         self.end = self.end.max(end);
                         let record = Record { segment, position, length, crc32c: entry.crc32c.get() };
                         take(Entry::Bytes { offset, record });

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// Blocks of which what was read once is cached.
+/// Blocks with a cache: bytes that were read once come from it.
 ///
 /// The superblock alone is always read from where it is stored: it says which pack that is. All other bytes follow from
 /// it, by checksums, so bytes are cached under its digest.

@@ -46,6 +46,22 @@ pub(super) fn is_url(place: &str) -> bool {
     redis::is_url(place) || cassandra::is_url(place)
 }
 
+/// Cuts the user off what follows the scheme of a URL. A password there is refused: it belongs into the environment
+/// variable `password`. `shape` says how a URL is written.
+fn user_of<'u>(
+    rest: &'u str,
+    password: &str,
+    shape: impl Fn() -> String,
+) -> Result<(Option<&'u str>, &'u str), String> {
+    let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+    if user.is_some_and(|user| user.contains(':')) {
+        return Err(format!(
+            "a URL has no password, because logs and reports show it: put it into the environment variable {password}"
+        ));
+    }
+    if user.is_some_and(str::is_empty) { Err(shape()) } else { Ok((user, rest)) }
+}
+
 /// Opens the pack at a URL, and its cache if one is asked for.
 pub(super) fn open(url: &str, cache: Option<&CacheOptions>) -> Result<(Box<dyn Blocks>, Option<Cache>), NotOpened> {
     fn open<S: ValueServer>(

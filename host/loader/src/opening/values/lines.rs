@@ -119,7 +119,7 @@ impl<C: Clone> Line<C> {
         Err(failure)
     }
 
-    /// Returns the connection and its number. Makes one if there is none.
+    /// Returns the connection and its number. If there is no connection, makes one.
     async fn connect(&self, connect: impl Future<Output = Result<C, Failure>>) -> Result<(u64, C), Failure> {
         let mut held = self.connection.lock().await;
         if let (number, Some(connection)) = &*held {

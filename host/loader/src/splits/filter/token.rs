@@ -65,7 +65,7 @@ const COMPARISONS: [(&str, Compare); 8] = [
     (">", |order| order == Some(Ordering::Greater)),
 ];
 
-/// Returns the words of a text, each with the place of its first byte. The error names the place of what is no word.
+/// Returns the words of a text, each with the place of its first byte. The error names the first place without a word.
 pub fn tokens(text: &str) -> Result<Vec<(usize, Token)>, (usize, String)> {
     let (mut tokens, mut at) = (Vec::new(), 0);
     while let Some(first) = text[at..].chars().next() {

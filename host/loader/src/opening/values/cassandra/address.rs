@@ -1,5 +1,6 @@
 //! URLs of datasets in Cassandra or ScyllaDB. A URL has no password, because logs and reports show it.
 
+use super::super::user_of;
 use std::env;
 use std::fmt;
 
@@ -44,16 +45,7 @@ impl ClusterAddress {
     pub fn parse(url: &str) -> Result<Self, String> {
         let shape = || format!("name the dataset as {SHAPE}");
         let (is_tls, rest) = scheme_of(url).ok_or_else(shape)?;
-        let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
-        if user.is_some_and(|user| user.contains(':')) {
-            return Err(format!(
-                "a URL has no password, because logs and reports show it: put it into the environment variable \
-                 {PASSWORD}"
-            ));
-        }
-        if user.is_some_and(str::is_empty) {
-            return Err(shape());
-        }
+        let (user, rest) = user_of(rest, PASSWORD, shape)?;
         let (servers, path) = rest.split_once('/').ok_or_else(shape)?;
         let (hosts, port) = hosts_of(servers).ok_or_else(shape)?;
         let (keyspace, name) = path.split_once('/').ok_or_else(shape)?;

@@ -1,6 +1,7 @@
 //! URLs of datasets in Redis or Valkey. A URL has no password, because logs and reports show it: the password comes
 //! from the environment variable of `redis-cli`.
 
+use super::super::user_of;
 use super::slots::Place;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use std::env;
@@ -43,22 +44,13 @@ impl ServerAddress {
     pub fn parse(url: &str) -> Result<Self, String> {
         let shape = || format!("name the dataset as {SHAPE}");
         let (is_tls, rest) = scheme_of(url).ok_or_else(shape)?;
-        let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
-        if user.is_some_and(|user| user.contains(':')) {
-            return Err(format!(
-                "a URL has no password, because logs and reports show it: put it into the environment variable \
-                 {PASSWORD}"
-            ));
-        }
+        let (user, rest) = user_of(rest, PASSWORD, shape)?;
         let (server, path) = rest.split_once('/').ok_or_else(shape)?;
         let (db, name) = path.split_once('/').ok_or_else(shape)?;
         let places = server.split(',').map(server_of).collect::<Option<_>>().ok_or_else(shape)?;
         let db = db.parse().ok().filter(|db| *db >= 0).ok_or_else(shape)?;
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
             return Err(format!("the name of the dataset may have letters, digits, and - _ . /; {}", shape()));
-        }
-        if user.is_some_and(str::is_empty) {
-            return Err(shape());
         }
         let user = user.map(str::to_owned);
         Ok(Self { url: url.to_owned(), is_tls, user, places, db, name: name.to_owned() })
