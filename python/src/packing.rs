@@ -5,7 +5,8 @@ use crate::dataset::in_memory;
 use crate::errors;
 use ddlp_host::dataset::pack::{self, ENCODED, Pack, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
-use ddlp_host::{Host, PushError, PushOptions, PushProgress, open_pack, remote_address};
+use ddlp_host::{Host, open_pack, remote_address};
+use ddlp_stores::{PushError, PushOptions, PushProgress};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
@@ -195,7 +196,7 @@ fn pushed<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let options = PushOptions { threads: packing.threads.unwrap_or(0), force: packing.force, verify: packing.verify };
     let outcome = shown(py, progress, |tell| {
-        ddlp_host::push(pack, url, &options, &mut |now: PushProgress| tell("pushing", now.samples, now.samples_total))
+        ddlp_stores::push(pack, url, &options, &mut |now: PushProgress| tell("pushing", now.samples, now.samples_total))
     })?;
     let summary = outcome.map_err(|error| match &error {
         PushError::Place { .. } => errors::configuration(error.to_string()),

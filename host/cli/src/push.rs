@@ -11,7 +11,8 @@ use crate::{Ending, files_only, output, text};
 use anyhow::{Context, ensure};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, PackError, Packed, pack_aside};
-use ddlp_host::{Host, PushError, PushOptions, PushProgress, PushSummary, open_pack};
+use ddlp_host::{Host, open_pack};
+use ddlp_stores::{PushError, PushOptions, PushProgress, PushSummary};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -80,7 +81,7 @@ pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let mut progress = SampleProgress::new("pushing", args.quiet);
     let options =
         PushOptions { threads: args.storing.threads.map_or(0, usize::from), force: args.force, verify: args.verify };
-    let pushed = ddlp_host::push(pack.pack(), &args.url, &options, &mut |now: PushProgress| {
+    let pushed = ddlp_stores::push(pack.pack(), &args.url, &options, &mut |now: PushProgress| {
         let there = now.samples - now.sent;
         let remark = if there > 0 { format!("{} were there", text::count(there)) } else { String::new() };
         progress.update(now.samples, now.samples_total, now.bytes, &remark);

@@ -6,7 +6,7 @@ use crate::{Ending, files_only, output, text};
 use anyhow::bail;
 use clap::Args;
 use ddlp_dataset::pack::{self, VerifyError, VerifyProgress};
-use ddlp_host::{open_url, remote_address};
+use ddlp_host::remote_address;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -41,7 +41,7 @@ pub struct VerifyArgs {
 /// Runs the command.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let url = remote_address(&args.file).filter(|place| files_only::check(Path::new(place)).is_ok());
-    let blocks = url.map(open_url).transpose()?;
+    let blocks = url.map(|url| ddlp_stores::open(url, None)).transpose()?;
     if blocks.is_none() {
         check_kind(&args.file)?;
     }

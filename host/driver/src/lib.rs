@@ -10,7 +10,6 @@
 //!   [`reads`]: reads as commands. `checks`: checks that both drivers make before they send.
 //! - [`namespace`], [`logpage`], [`program`]: commands that a loader sends to any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
-//! - [`backoff`]: delays between attempts to bring an association back.
 //!
 //! Nothing here retries a command: whether a lost command ran is not known, and the loader guarantees exactly-once.
 //!
@@ -31,7 +30,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-pub mod backoff;
 mod checks;
 pub mod contract;
 pub mod error;
@@ -45,7 +43,6 @@ pub mod sysfs;
 pub mod target;
 pub mod tcp;
 
-pub use backoff::{Backoff, BackoffLimits};
 pub use contract::{AbortOutcome, AdminData, BlockRead, Command, Completion, Controller, Queue, Ticket};
 pub use error::DriverError;
 pub use host::{Host, HostIdentity};

@@ -43,8 +43,8 @@
 //!   I/O.
 //! - `engine`: the state that the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
 //! - `delivery`: the memory in which the consumer gets batches.
-//! - `loader`: the iterator. `opening`: a dataset from files, or from the drive that alone holds it. `cache`: bytes
-//!   that came over a network, on a disk of this machine.
+//! - `loader`: the iterator. `opening`: a dataset from files, from a store or server, or from the drive that alone
+//!   holds it.
 //! - `options`: the options as plain data. `builder`: collects them, and what is not plain data. `setup`: from options
 //!   to a run.
 //! - `forking`: what a forked process needs. `threads`: divides the cores between the CPU and local drives.
@@ -63,7 +63,6 @@ mod announcing;
 mod batch;
 mod bucket;
 mod builder;
-mod cache;
 mod classes;
 mod corrupt;
 mod cpu;
@@ -103,7 +102,6 @@ mod usage;
 
 pub use batch::{Batch, FieldView, SharedField};
 pub use builder::LoaderBuilder;
-pub use cache::CacheOptions;
 pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
@@ -117,6 +115,7 @@ pub use ddlp_pixels::{
     AbilityNumber, CorruptReason, DType, Element, Fidelity, Field, FieldKind, ImageLayout, Limits, Normalize,
     NormalizeError, Pipeline, PipelineError,
 };
+pub use ddlp_stores::CacheOptions;
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget,
     FIELD_ALIGNMENT, Filled, OnReady,
@@ -135,8 +134,7 @@ pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use mixing::BatchMix;
 pub use moved::MovedSamples;
-pub use opening::push::{PushError, PushOptions, PushProgress, PushSummary, push};
-pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, open_url, remote_address};
+pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, remote_address};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split, split_evenly};
 pub use plan::{PLAN_BYTES_MAX, Plan, PlanError};

@@ -1,37 +1,17 @@
-//! Opening a dataset: from files of this machine, or from the drive (`blocks`), the store (`ranges`) or the key-value
-//! server (`values`) that alone holds it. `cached`: keeps what was read on this machine. `clock`: how long reads over a
-//! network wait. `push`: puts a pack into a store or server.
-//!
-//! # To add a store
-//!
-//! - A store that serves ranges of a file: its schemes and kind in `ranges/address.rs`.
-//! - A server that holds a value for each sample: an implementation of `ValueServer` (`values/server.rs`), and its line
-//!   in `values.rs` (reading) and `values/push.rs` (writing).
-//!
-//! Then name its schemes in the option `dataset`. `ranges.rs`, `store_faults.rs`, `values.rs`, `redis_cluster.rs`,
-//! `cassandra.rs` and `caching.rs` in `tests/tests/suite` run real servers.
+//! Opening a dataset: from files of this machine, from the drive that alone holds it (`blocks`), or from a store or
+//! server ([`ddlp_stores`]).
 
 mod blocks;
-mod cached;
-mod clock;
-pub(crate) mod push;
-mod ranges;
-mod server_path;
-mod values;
 
-use crate::cache::CacheOptions;
 use crate::drive::Endpoint;
 use crate::error::LoaderError;
 use blocks::DriveBlocks;
-use cached::CachedBlocks;
 use ddlp_dataset::pack::{Blocks, FormatError, Pack};
 use ddlp_dataset::{Dataset, Kind, OpenError, OpenOptions};
 use ddlp_driver::{Host, Target};
-use ranges::RangeBlocks;
-use std::io;
+use ddlp_stores::{CacheError, CacheOptions, CachedBlocks, StoreError};
 use std::path::Path;
 use std::sync::Arc;
-use values::NotOpened;
 
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
 /// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`), or in Cassandra or
@@ -89,61 +69,16 @@ fn open_pack_with(place: &Path, host: &Host, cache: Option<&CacheOptions>) -> Re
     let pack = |opened: Result<Pack, FormatError>| opened.map_err(|error| LoaderError::Dataset(OpenError::Pack(error)));
     match remote_address(place) {
         None => pack(Pack::open(place)),
-        Some(url) => pack(Pack::from_blocks(cached_url(url, cache)?, place)),
+        Some(url) => pack(Pack::from_blocks(ddlp_stores::open(url, cache).map_err(not_opened)?, place)),
     }
 }
 
-/// Opens the pack at a URL as blocks, for [`pack::verify_blocks`](ddlp_dataset::pack::verify_blocks).
-///
-/// # Errors
-///
-/// [`LoaderError::Store`] if the object or server cannot be read, [`LoaderError::Dataset`] if what a server has is not
-/// a pack.
-pub fn open_url(url: &str) -> Result<Box<dyn Blocks>, LoaderError> {
-    cached_url(url, None)
-}
-
-/// Opens the pack at a URL as blocks, with a cache in front of them if one is asked for.
-fn cached_url(url: &str, cache: Option<&CacheOptions>) -> Result<Box<dyn Blocks>, LoaderError> {
-    let refused = |reason| LoaderError::Store { url: shown(url), reason };
-    if values::is_url(url) {
-        return match values::open(url, cache) {
-            Ok((blocks, None)) => Ok(blocks),
-            Ok((blocks, Some(cache))) => Ok(Box::new(CachedBlocks::of(blocks, cache))),
-            Err(NotOpened::Server(reason)) => Err(refused(reason)),
-            Err(NotOpened::Format(error)) => Err(LoaderError::Dataset(OpenError::Pack(error))),
-            Err(NotOpened::Cache(error)) => Err(error),
-        };
+fn not_opened(error: StoreError) -> LoaderError {
+    match error {
+        StoreError::Unread { url, reason } => LoaderError::Store { url, reason },
+        StoreError::Pack(error) => LoaderError::Dataset(OpenError::Pack(error)),
+        StoreError::Cache(what) => LoaderError::Options(what),
     }
-    let blocks = RangeBlocks::open(url).map_err(refused)?;
-    match cache {
-        Some(options) => {
-            let unread = |error: io::Error| refused(error.to_string());
-            Ok(Box::new(CachedBlocks::new(Box::new(blocks), options, unread)?))
-        }
-        None => Ok(Box::new(blocks)),
-    }
-}
-
-/// Returns a URL as messages show it: without a password, and without what follows a question mark.
-fn shown(url: &str) -> String {
-    let url = masked(url).unwrap_or_else(|| url.to_owned());
-    url.split_once('?').map_or(url.clone(), |(place, _)| format!("{place}?…"))
-}
-
-/// Returns a URL without its password; `None` if it has none.
-fn masked(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let before = |end: char| rest.split_once(end).map_or(rest, |(before, _)| before);
-    // A password may have a question mark; what follows that of a URL for a web server may have an @.
-    let with_login = match before('/') {
-        _ if values::is_url(url) => rest,
-        server if server.contains('@') => server,
-        _ => before('?'),
-    };
-    let (login, place) = rest.split_at(with_login.rfind('@')?);
-    let (user, _) = login.split_once(':')?;
-    Some(format!("{scheme}://{user}:…{place}"))
 }
 
 fn open_drive_pack(address: &str, host: &Host, cache: Option<&CacheOptions>) -> Result<Pack, LoaderError> {
@@ -155,8 +90,10 @@ fn open_drive_pack(address: &str, host: &Host, cache: Option<&CacheOptions>) -> 
     let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
     let mut blocks: Box<dyn Blocks> = Box::new(DriveBlocks::open(endpoint, address).map_err(refused)?);
     if let Some(options) = cache {
-        let unread = |error: io::Error| refused(error.to_string().into());
-        blocks = Box::new(CachedBlocks::new(blocks, options, unread)?);
+        blocks = Box::new(CachedBlocks::new(blocks, options).map_err(|error| match error {
+            CacheError::Unread(error) => refused(error.to_string().into()),
+            CacheError::Folder(what) => LoaderError::Options(what),
+        })?);
     }
     match Pack::from_blocks(blocks, Path::new(address)) {
         Ok(pack) => Ok(pack),
@@ -182,8 +119,7 @@ pub fn drive_address(place: &Path) -> Option<&str> {
 /// Returns the place of a dataset as text if it lies neither in a file nor in a folder: the address of a drive, or the
 /// URL of a pack.
 pub fn remote_address(place: &Path) -> Option<&str> {
-    let is_url = |place: &&str| ranges::is_url(place) || values::is_url(place);
-    drive_address(place).or_else(|| place.to_str().filter(is_url))
+    drive_address(place).or_else(|| place.to_str().filter(|place| ddlp_stores::is_url(place)))
 }
 
 /// Refuses a path that looks like a drive's address but is not one.
@@ -212,23 +148,6 @@ mod tests {
         }
         for file in ["/dev/nvme0n1", "/dev/nvme", "/dev/ng0n1", "/data/nvme0", "tcp", "photos.ddlp"] {
             assert_eq!(drive_address(Path::new(file)), None, "{file}");
-        }
-    }
-
-    #[test]
-    fn messages_show_urls_without_secrets() {
-        for (url, as_shown) in [
-            ("redis://me:word@host:1/0/a", "redis://me:…@host:1/0/a"),
-            ("redis://:wo@rd@host/0/a", "redis://:…@host/0/a"),
-            ("redis://me@host/0/a", "redis://me@host/0/a"),
-            ("cql://me:pa?ss@h/k/n", "cql://me:…@h/k/n"),
-            ("cql://me:p/a?ss@h/k/n?x", "cql://me:…@h/k/n?…"),
-            ("https://me:pa?ss@host/x.ddlp", "https://me:…@host/x.ddlp"),
-            ("https://host:80/x.ddlp?token=a@b", "https://host:80/x.ddlp?…"),
-            ("https://host/x.ddlp?X-Amz-Signature=abc", "https://host/x.ddlp?…"),
-            ("s3://bucket/a:b", "s3://bucket/a:b"),
-        ] {
-            assert_eq!(shown(url), as_shown);
         }
     }
 

@@ -12,7 +12,6 @@ mod python;
 mod recorded;
 mod table;
 
-use crate::cache::CacheOptions;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
 use crate::fetch::FetchOrder;
@@ -22,6 +21,7 @@ use crate::schedule::Strategy;
 use ddlp_dataset::OpenOptions;
 use ddlp_driver::{Host, Target};
 use ddlp_pixels::DType;
+use ddlp_stores::CacheOptions;
 pub use definition::{Flag, Group, OptionDef, Python, Recorded, Taken, Values};
 pub(crate) use table::THREADS_MAX;
 pub use table::{BUFFERS_MAX, LoaderOptions};

@@ -21,6 +21,7 @@
 
 pub mod pack;
 
+mod backoff;
 mod bundles;
 mod cache_use;
 mod classed;
@@ -53,6 +54,7 @@ mod table;
 mod text_file;
 mod waiting;
 
+pub use backoff::{Backoff, BackoffLimits};
 pub use bundles::{Ahead, Bundles};
 pub use cache_use::CacheUse;
 pub use classed::{Classed, ClassesError};

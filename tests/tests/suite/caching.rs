@@ -2,7 +2,8 @@
 
 use crate::ranges::over;
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
-use ddlp_host::{FetchOrder, LoaderBuilder, PushOptions, Strategy, push};
+use ddlp_host::{FetchOrder, LoaderBuilder, Strategy};
+use ddlp_stores::{PushOptions, push};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::redis::RedisServer;

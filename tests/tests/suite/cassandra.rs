@@ -3,7 +3,8 @@
 use crate::values::{command, digest, over, photos, pushed, pushed_with, refused};
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
 use ddlp_dataset::{Dataset, Identity};
-use ddlp_host::{CorruptPolicy, Host, LoaderError, PushError, PushOptions, open_dataset, push};
+use ddlp_host::{CorruptPolicy, Host, LoaderError, open_dataset};
+use ddlp_stores::{PushError, PushOptions, push};
 use ddlp_tests::cassandra::{CassandraNode, LOGIN, make_certificates};
 use ddlp_tests::certificates;
 use ddlp_tests::photos::Photos;

@@ -2,7 +2,7 @@
 
 use crate::values::{SAMPLES, command, over, photos, pushed, pushed_with};
 use ddlp_dataset::pack::{PackFormat, StoredForm};
-use ddlp_host::PushError;
+use ddlp_stores::PushError;
 use ddlp_tests::redis::{RedisCluster, RedisServer};
 use ddlp_tests::runs::Run;
 use std::path::Path;

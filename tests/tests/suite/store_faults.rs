@@ -3,7 +3,8 @@
 
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::Pack;
-use ddlp_host::{FetchOrder, LoaderBuilder, PushOptions, Strategy, push};
+use ddlp_host::{FetchOrder, LoaderBuilder, Strategy};
+use ddlp_stores::{PushOptions, push};
 use ddlp_tests::agent::program;
 use ddlp_tests::nginx::Nginx;
 use ddlp_tests::photos::Photos;

@@ -1,10 +1,8 @@
 //! Datasets in Redis, one value for each sample, from a real server.
 
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
-use ddlp_host::{
-    Dataset, DriveSpec, Host, LoaderBuilder, LoaderError, PushError, PushOptions, PushProgress, PushSummary, Strategy,
-    open_dataset, push,
-};
+use ddlp_host::{Dataset, DriveSpec, Host, LoaderBuilder, LoaderError, Strategy, open_dataset};
+use ddlp_stores::{PushError, PushOptions, PushProgress, PushSummary, push};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::redis::RedisServer;

@@ -1,7 +1,7 @@
 //! Judges a drive by its results: the loader keeps the drive, lets it pause, reconnects or gives it up. Only
 //! wrong results in a row count, since any drive may return a few during a run of days.
 
-use ddlp_driver::{Backoff, BackoffLimits};
+use ddlp_dataset::{Backoff, BackoffLimits};
 use std::time::Duration;
 
 /// An association ends after this many wrong results in a row.

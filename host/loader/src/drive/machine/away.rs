@@ -5,7 +5,7 @@ use super::{Action, Machine, State};
 use crate::drive::fault::DriveFault;
 use crate::drive::link::LinkError;
 use crate::drive::local::RESTARTS_MAX;
-use ddlp_driver::{Backoff, BackoffLimits};
+use ddlp_dataset::{Backoff, BackoffLimits};
 use std::time::{Duration, Instant};
 
 /// A local agent that runs but cannot be reached for this long is restarted.

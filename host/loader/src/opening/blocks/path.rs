@@ -1,11 +1,12 @@
 //! The path to a drive that alone holds the dataset: an association and its queues, which the threads that read share.
 
 use super::{DriveBlocks, READ_WITHIN};
-use crate::opening::clock::PathClock;
 use ddlp_csd::DATASET_NSID;
+use ddlp_dataset::{Backoff, BackoffLimits};
 use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
-use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
+use ddlp_driver::{Controller, DriverError, Queue};
+use ddlp_stores::PathClock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, mem};

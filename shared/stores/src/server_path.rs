@@ -8,8 +8,7 @@ mod thread;
 
 use super::clock::PathClock;
 use ddlp_dataset::pack::BlocksError;
-use ddlp_dataset::{Requests, Silence, Silences, wait_for};
-use ddlp_driver::{Backoff, BackoffLimits};
+use ddlp_dataset::{Backoff, BackoffLimits, Requests, Silence, Silences, wait_for};
 pub(super) use failure::Failure;
 use std::fmt::Display;
 use std::io;

@@ -12,10 +12,9 @@ mod redis;
 mod server;
 
 use self::redis::Redis;
-use super::cached::open_cache;
+use super::cached::{CacheError, open_cache};
 use super::server_path::lasting;
 use crate::cache::{Cache, CacheOptions};
-use crate::error::LoaderError;
 use cassandra::Cassandra;
 use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
 use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
@@ -139,7 +138,7 @@ pub(super) enum NotOpened {
     /// The pack's index.
     Format(FormatError),
     /// The cache.
-    Cache(LoaderError),
+    Cache(CacheError),
 }
 
 impl<S: ValueServer> ValueBlocks<S> {

@@ -1,7 +1,7 @@
 //! Why a request to a server failed.
 
 use super::PAUSES;
-use ddlp_driver::Backoff;
+use ddlp_dataset::Backoff;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! The blocks of a pack in a drive, store or server, with a cache on a disk of this machine in front of them.
 
 use crate::cache::{Cache, CacheOptions};
-use crate::error::LoaderError;
 use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksRead};
 use ddlp_dataset::{CacheUse, FetchDepth, Reading, Requests, Silences};
 use std::io;
@@ -13,27 +12,27 @@ use std::path::Path;
 /// The superblock alone is always read from where it is stored: it says which pack that is. All other bytes follow from
 /// it, by checksums, so bytes are cached under its digest.
 #[derive(Debug)]
-pub(super) struct CachedBlocks {
+pub struct CachedBlocks {
     blocks: Box<dyn Blocks>,
     cache: Cache,
 }
 
 impl CachedBlocks {
-    /// Puts a cache in front of blocks. `unread` returns the error for a superblock that cannot be read.
-    pub fn new(
-        blocks: Box<dyn Blocks>,
-        options: &CacheOptions,
-        unread: impl FnOnce(io::Error) -> LoaderError,
-    ) -> Result<Self, LoaderError> {
+    /// Puts a cache in front of blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the superblock cannot be read, or the cache's folder cannot be used.
+    pub fn new(blocks: Box<dyn Blocks>, options: &CacheOptions) -> Result<Self, CacheError> {
         let mut superblock = [0; BLOCK_BYTES as usize];
         let length = blocks.len_bytes().min(BLOCK_BYTES) as usize;
-        blocks.read(0, &mut superblock[..length]).map_err(unread)?;
+        blocks.read(0, &mut superblock[..length]).map_err(CacheError::Unread)?;
         let cache = open_cache(options, &superblock[..length])?;
         Ok(Self { blocks, cache })
     }
 
     /// Puts an open cache in front of blocks.
-    pub fn of(blocks: Box<dyn Blocks>, cache: Cache) -> Self {
+    pub(super) fn of(blocks: Box<dyn Blocks>, cache: Cache) -> Self {
         Self { blocks, cache }
     }
 
@@ -57,19 +56,30 @@ impl CachedBlocks {
     }
 }
 
+/// Why there is no cache in front of a pack.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The beginning of the pack cannot be read.
+    #[error(transparent)]
+    Unread(io::Error),
+    /// The folder cannot be used. The text says what to do.
+    #[error("{0}")]
+    Folder(String),
+}
+
 /// Opens the cache of the pack that begins with these bytes, its superblock.
-pub(super) fn open_cache(options: &CacheOptions, superblock: &[u8]) -> Result<Cache, LoaderError> {
+pub(super) fn open_cache(options: &CacheOptions, superblock: &[u8]) -> Result<Cache, CacheError> {
     let key = blake3::Hasher::new().update(b"ddlp cache 1").update(superblock).finalize();
     Cache::open(options, *key.as_bytes()).map_err(|error| unusable(&options.folder, &error))
 }
 
 /// Returns the error for the folder of a cache that cannot be used.
-fn unusable(folder: &Path, error: &io::Error) -> LoaderError {
+fn unusable(folder: &Path, error: &io::Error) -> CacheError {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => "; if it has another user's files, name a folder of your own",
         _ => "",
     };
-    LoaderError::Options(format!("`cache`: {} cannot be used: {error}{help}", folder.display()))
+    CacheError::Folder(format!("`cache`: {} cannot be used: {error}{help}", folder.display()))
 }
 
 /// Returns the reads of the parts that are missing. Only a read that is missing as a whole may write behind its place.
