@@ -10,21 +10,20 @@
 //! Out of order, a sample that comes goes to the oldest batch that waits for any, which in exchange leaves a sample of
 //! its own to the batch that asked. So a late sample delays no batch but the last one of an epoch.
 //!
-//! `ahead` has the decisions, without threads, clock or I/O, `depth` how many samples are in flight, and `hedge` which
+//! `ahead` has the decisions, without threads, clock or I/O, [`Depth`] how many samples are in flight, and `hedge` which
 //! are asked for twice. `Engine` carries them out (`engine/fetching.rs`); the threads that fetch are `cpu/fetching.rs`.
 
 mod ahead;
-mod depth;
 mod hedge;
 mod samples;
 
 pub(crate) use ahead::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket};
-pub(crate) use depth::Depth;
 pub(crate) use hedge::{Hedge, HedgeCounts};
 pub(crate) use samples::Samples;
 
 use crate::options::LoaderOptions;
 use crate::order::ShuffleWindow;
+use ddlp_csd::depth::Depth;
 use ddlp_dataset::{Ahead, Dataset, FetchedSample};
 use serde::{Deserialize, Serialize};
 

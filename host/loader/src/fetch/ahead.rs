@@ -7,8 +7,9 @@
 //! is freed only after them. At most one batch of each kind has samples left to fetch, so the stage takes at most
 //! [`BOUNDS_MAX`] times the bound. A critical batch may also be claimed and begun when no other batch may.
 
-use super::{Depth, Samples};
+use super::Samples;
 use crate::schedule::{BatchId, Room, Schedule};
+use ddlp_csd::depth::Depth;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 

@@ -2,7 +2,8 @@
 //! and a thread that prepares rows.
 
 use super::*;
-use crate::fetch::{AheadBounds, BOUNDS_MAX, Depth, FetchAhead, FetchTicket};
+use crate::fetch::{AheadBounds, BOUNDS_MAX, FetchAhead, FetchTicket};
+use ddlp_csd::depth::Depth;
 
 /// Options of a simulated fetch stage.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! How many samples may be in flight. No clock, no I/O: the caller says when samples start and come.
+//! How many samples of a store may be in flight. No clock, no I/O: the caller says when samples start and come.
 //!
 //! A depth of `auto` begins small and doubles every round trip, as long as samples then come faster. When they do not,
 //! it is set to twice the rate times the least latency: what the path holds, and as much again for jitter. From time to
@@ -25,7 +25,7 @@ const NEWEST: f64 = 0.125;
 
 /// The bound on the samples in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct Depth {
+pub struct Depth {
     limit: usize,
     most: usize,
     auto: Option<Auto>,
