@@ -2,7 +2,7 @@
 //!
 //! - [`settings`]: command line and configuration file, with [`discovery`] and `hosts`. `gauges`: live numbers and
 //!   sensors.
-//! - `metrics`: the live numbers for Prometheus.
+//! - `metrics`: the live numbers for Prometheus. `opening`: opens the dataset.
 //! - `run`: the agent's life: start, serve, drain. `notify`: messages about it to a service manager.
 
 pub mod discovery;
@@ -10,6 +10,7 @@ pub(crate) mod gauges;
 mod hosts;
 mod metrics;
 mod notify;
+pub(crate) mod opening;
 mod run;
 pub mod settings;
 

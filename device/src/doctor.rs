@@ -14,7 +14,7 @@ mod memory;
 mod rate;
 mod reach;
 
-use crate::agent::{ServeArgs, Settings};
+use crate::agent::{ServeArgs, Settings, opening};
 use anyhow::{Context, Result};
 use clap::Args;
 use ddlp_dataset::Dataset;
@@ -34,8 +34,8 @@ Examples:
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Dataset to serve; the doctor opens it and prepares its samples for some seconds.
-    #[arg(long, value_name = "PATH")]
+    /// Dataset to serve; the doctor opens it, and prepares its samples for some seconds unless it lies in a store.
+    #[arg(long, value_name = "PATH|URL")]
     pub dataset: Option<PathBuf>,
     /// Place for the result slots: `ram` or a file. [default: ram]
     #[arg(long, value_name = "PATH|ram")]
@@ -119,8 +119,12 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     notes.add(identity::finding(&settings.identity).into_iter().collect())?;
     notes.add(memory::findings(&settings.results, settings.geometry))?;
     notes.add(reach::Reach::read(settings.listen, settings.discovery).findings())?;
+    let is_in_store = dataset.as_ref().is_some_and(|dataset| dataset.fetch_depth().at_once.is_some());
+    if is_in_store {
+        notes.add(vec![rate::unmeasured()])?;
+    }
     let measure = |dataset: &dyn Dataset| rate::Rate::measure(dataset, settings.threads, settings.throttle.fraction());
-    let rate = dataset.as_deref().and_then(measure);
+    let rate = dataset.as_deref().filter(|_| !is_in_store).and_then(measure);
     notes.add(rate.map_or(Vec::new(), |rate| rate.findings()))?;
     Ok(Examination {
         version: env!("CARGO_PKG_VERSION"),
@@ -166,7 +170,7 @@ fn open(settings: &Settings, are_asked: bool, notes: &mut Notes) -> Result<Optio
         }])?;
         return Ok(None);
     }
-    match ddlp_dataset::open_with(path, &settings.opening()) {
+    match opening::open(settings) {
         Ok(dataset) => {
             let (kind, samples, classes) = (dataset.kind(), dataset.len(), dataset.classes().len());
             let text = format!("{}: {kind}, {samples} samples in {classes} classes", path.display());
@@ -175,7 +179,7 @@ fn open(settings: &Settings, are_asked: bool, notes: &mut Notes) -> Result<Optio
         }
         Err(error) => {
             let advice = "make one with `ddlp pack`, name it in `dataset`, and let the user ddlp-device read it";
-            notes.add(vec![Finding::failure(SUBJECT, format!("{:#}", anyhow::Error::from(error)), advice)])?;
+            notes.add(vec![Finding::failure(SUBJECT, format!("{error:#}"), advice)])?;
             Ok(None)
         }
     }

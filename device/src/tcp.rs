@@ -6,7 +6,7 @@
 //! - `media`: bytes of the block namespaces. `server`: accepting connections. [`places`]: limits on connections.
 //!
 //! One thread runs the whole transport, and waits for sockets only: workers prepare samples, and blocking threads read
-//! files on storage.
+//! files on storage. Reads of a store are futures.
 
 mod connection;
 pub(crate) mod hub;

@@ -1,6 +1,7 @@
 //! The worker pool: prepares the samples of queued batches straight into their slots.
 //!
 //! - `queue`: which samples are next, and when a batch is finished or released.
+//! - `fetch`: for a dataset in a store, the thread that fetches the samples before workers prepare them.
 //! - `kit`: one worker's tools, which turn samples into rows.
 //! - `row_crc`: the batch's checksum from its rows' checksums.
 //! - `stats`: counters for the vendor log.
@@ -12,9 +13,13 @@
 //! first chunk leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the
 //! others go on with other batches.
 //!
+//! If the dataset lies in a store, workers take samples that have come, in any order. They wait for no request, with two
+//! exceptions: a sample of more than 4 MiB, and one that came damaged, are read by the worker that prepares them.
+//!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.
 
+mod fetch;
 mod kit;
 mod queue;
 mod row_crc;
@@ -86,9 +91,13 @@ impl Pool {
         notify: Notify,
     ) -> std::io::Result<Self> {
         assert!((1..=THREADS_MAX).contains(&threads), "1 to {THREADS_MAX} workers");
-        let (queue, stats) = (JobQueue::default(), Stats::default());
+        let in_flight = dataset.fetch_depth().at_once;
+        let (queue, stats) = (JobQueue::new(in_flight.is_some()), Stats::default());
         let shared = Arc::new(Shared { dataset, slots, queue, stats, throttle, notify });
         let pool = Self { shared };
+        if let Some(most) = in_flight {
+            fetch::start(pool.shared.clone(), most)?;
+        }
         for number in 0..threads {
             let shared = pool.shared.clone();
             let builder = std::thread::Builder::new().name(format!("worker-{number}"));
@@ -137,7 +146,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, task: WorkerTask<'_>, kit: &mut Kit, length: &mut ChunkLength) {
+    fn run(&self, mut task: WorkerTask<'_>, kit: &mut Kit, length: &mut ChunkLength) {
         // The worker does this, not the network thread that queues the job: announcing may read the pack's index, a
         // lease may allocate memory, and the network thread must not wait for either.
         let ahead = Ahead { fidelity: task.work.job.request.fidelity, window: None };
@@ -150,7 +159,7 @@ impl Shared {
             }
         }
         let start = Instant::now();
-        let times = kit.prepare(&*self.dataset, &task);
+        let times = kit.prepare(&*self.dataset, &mut task);
         let busy = start.elapsed();
         length.took(kit.made.len(), busy);
         self.stats.chunk(kit.made.len(), times, busy);

@@ -1,6 +1,7 @@
 //! A dataset with hooks at its reads, and a gate for the CPU made of them.
 
 use crate::runs::wait_until;
+use ddlp_dataset::pack::Blocks;
 use ddlp_dataset::{
     Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
     MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
@@ -198,6 +199,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn export(&self) -> Option<&PackFile> {
         self.dataset.export()
+    }
+
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
+        self.dataset.export_blocks()
     }
 
     fn left_out(&self) -> u64 {

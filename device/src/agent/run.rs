@@ -4,16 +4,17 @@ use super::discovery::DiscoveryPort;
 use super::gauges::LiveGauges;
 use super::metrics::AgentFigures;
 use super::notify::{self, notify};
+use super::opening::open;
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
 use crate::identity::LockedIdentity;
-use crate::slots::{Backing, Slots};
+use crate::slots::Slots;
 use crate::tcp::CLOSE_TIME;
 use crate::tcp::hub::Hub;
 use crate::tcp::media::Media;
 use crate::tcp::server::{Server, clockwork};
 use crate::workers::Pool;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ddlp_csd::log::DriveIdentity;
 use ddlp_dataset::Dataset;
 use ddlp_metrics::{LocalServer, MetricsServer};
@@ -75,19 +76,7 @@ pub struct Agent {
 impl Agent {
     /// Opens dataset, slots and ports, and begins to serve on the current tokio runtime.
     pub async fn start(settings: &Settings) -> Result<Self> {
-        let path = settings.dataset.display();
-        let dataset = ddlp_dataset::open_with(&settings.dataset, &settings.opening());
-        let dataset = dataset.with_context(|| format!("cannot serve {path}"))?;
-        ensure!(!dataset.is_empty(), "the dataset {path} has no samples");
-        if let Backing::File(results) = &settings.results
-            && let Ok(place) = ddlp_dataset::destination(results)
-        {
-            let is_input = ddlp_dataset::is_input(&*dataset, &settings.dataset, &place);
-            let is_input = is_input.with_context(|| format!("cannot examine the dataset {path}"))?;
-            let results = results.display();
-            ensure!(!is_input, "--results {results} belongs to the dataset {path}: name another file");
-        }
-        Self::start_with(settings, dataset.into()).await
+        Self::start_with(settings, open(settings)?.into()).await
     }
 
     /// Begins to serve a dataset that is already open.

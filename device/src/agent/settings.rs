@@ -35,6 +35,8 @@ Examples:
     ddlp-device serve --dataset train.ddlp
   Eight slots in a file on flash, four workers on cores 4 to 7:
     ddlp-device serve --dataset train.ddlp --results /var/lib/ddlp-device/slots --slots 8 --threads 4 --cores 4-7
+  Serve a pack in a store that is near to this machine:
+    ddlp-device serve --dataset s3://bucket/train.ddlp
   A drive at a quarter of its speed, for experiments:
     ddlp-device serve --dataset train.ddlp --throttle 0.25
   On the network; drive.toml has `allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:...\"]`:
@@ -47,11 +49,16 @@ The configuration file is TOML. Its keys are the names of the options (slot-byte
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Dataset to serve: a pack, an image folder, CIFAR's binary files, tar shards, a list of files or a mix of these.
+    /// Dataset to serve: a pack, an image folder, CIFAR's binary files, tar shards, a list of files, a mix of these, or
+    /// the URL of a pack in a store.
+    ///
+    /// A URL is s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, https://SERVER/PATH, http://SERVER/PATH,
+    /// redis://HOST:PORT/DB/NAME, rediss://…, cql://HOST/KEYSPACE/NAME or cqls://… It has no credentials: the
+    /// environment has them. The agent then prepares samples of a store that is near to it, and keeps no copy.
     ///
     /// Namespace 1 exports the bytes of a pack. For other sources, namespace 1 is a single block that holds the drive's
     /// identity page.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH|URL")]
     pub dataset: Option<PathBuf>,
     /// Kind of the dataset: folder, list, tar, cifar, pack or mix. [default: as the path and its contents say]
     ///

@@ -52,6 +52,13 @@ impl Rate {
     }
 }
 
+/// Returns the finding about a dataset in a store: its samples come at the rate of the store and of the path to it.
+pub fn unmeasured() -> Finding {
+    let text = "not measured, because the dataset lies in a store; `doctor` with a local pack measures the workers, and \
+                `ddlp run URL --strategy cpu` the store";
+    Finding::unchecked(SUBJECT, text)
+}
+
 /// Lets workers prepare samples until the time is over; each takes at least one.
 fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration) -> Rate {
     let program =

@@ -3,6 +3,7 @@
 use crate::controller::BlockNamespace;
 use crate::slots::Slots;
 use ddlp_csd::BLOCK_BYTES;
+use ddlp_dataset::pack::BlocksRead;
 use ddlp_dataset::{Dataset, Unavailable, errno};
 use ddlp_nvme::Status;
 use std::io;
@@ -25,7 +26,12 @@ impl Media {
     /// Returns the number of blocks of namespace 1: those of the pack, which consists of whole blocks, or 1 without a
     /// pack.
     pub fn dataset_blocks(dataset: &dyn Dataset) -> u64 {
-        dataset.export().map_or(1, |pack| pack.len_bytes() / BLOCK_BYTES as u64)
+        let bytes = match (dataset.export(), dataset.export_blocks()) {
+            (Some(pack), _) => pack.len_bytes(),
+            (None, Some(blocks)) => blocks.len_bytes(),
+            (None, None) => return 1,
+        };
+        bytes / BLOCK_BYTES as u64
     }
 
     /// Returns the result slots.
@@ -35,15 +41,44 @@ impl Media {
 
     /// Returns the status of a failed read. A host can tell apart: a pack that was cut short or replaced (Namespace Not
     /// Ready), damage (Unrecovered Read Error), and trouble of this machine that may pass (Internal Error).
-    pub fn status_of(&self, region: &BlockNamespace, error: &io::Error) -> Status {
+    fn status_of(&self, region: &BlockNamespace, error: &io::Error) -> Status {
         match region {
             BlockNamespace::Dataset => status_of_dataset(error, || self.dataset.check_damage()),
             BlockNamespace::Results(_) => Status::UNRECOVERED_READ,
         }
     }
 
-    /// Reads `buffer.len()` bytes. May wait for storage.
-    pub fn read(&self, region: &BlockNamespace, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    /// Fills the buffer with bytes, and returns it. Waits for storage on another thread, and for a store on none.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes cannot be read, with the status for the host; the outer error is a defect.
+    pub async fn fill(
+        self: Arc<Self>,
+        region: BlockNamespace,
+        offset: u64,
+        mut buffer: Vec<u8>,
+    ) -> io::Result<(Result<(), (Status, io::Error)>, Vec<u8>)> {
+        if let (BlockNamespace::Dataset, Some(blocks)) = (&region, self.dataset.export_blocks()) {
+            let read = loop {
+                let place = 0..buffer.len();
+                match blocks.start_reads(vec![BlocksRead { offset, memory: &mut buffer, place }]).await {
+                    // Meant for the workers that wait for the store. This host has its own patience.
+                    Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                    read => break read,
+                }
+            };
+            return Ok((read.map_err(|error| (self.status_of(&region, &error), error)), buffer));
+        }
+        let read = move || {
+            let read = self.read(&region, offset, &mut buffer);
+            (read.map_err(|error| (self.status_of(&region, &error), error)), buffer)
+        };
+        tokio::task::spawn_blocking(read).await.map_err(io::Error::other)
+    }
+
+    /// Reads `buffer.len()` bytes, but not of a store. May wait for storage.
+    fn read(&self, region: &BlockNamespace, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match region {
             BlockNamespace::Results(reader) => self.slots.read(reader, offset, buffer),
             BlockNamespace::Dataset => match self.dataset.export() {

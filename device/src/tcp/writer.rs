@@ -205,13 +205,8 @@ impl PduWriter<'_> {
         let mut offset = 0;
         while offset < bytes {
             let length = (bytes - offset).min(READ_BYTES_MAX);
-            let (media, mut buffer, from) = (self.media.clone(), buffers.take(length), region.clone());
             let at = start + offset as u64;
-            let read = move || {
-                let read = media.read(&from, at, &mut buffer);
-                (read.map_err(|error| (media.status_of(&from, &error), error)), buffer)
-            };
-            let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+            let (read, buffer) = self.media.clone().fill(region.clone(), at, buffers.take(length)).await?;
             let sent = match &read {
                 Ok(()) => self.send_piece(completion, offset, (&buffer, 0), bytes).await,
                 Err(_) => Ok(()),

@@ -22,7 +22,8 @@ pub struct Kit {
 impl Kit {
     /// Prepares the samples of a chunk into their rows, until the job is over, and computes each row's checksum. The
     /// results are in `made`.
-    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &WorkerTask<'_>) -> StageTimes {
+    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &mut WorkerTask<'_>) -> StageTimes {
+        let mut fetched = std::mem::take(&mut task.fetched).into_iter();
         let work = &task.work;
         let request = &work.job.request;
         let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
@@ -34,14 +35,26 @@ impl Kit {
             if task.is_over() {
                 break;
             }
-            let is_over = || task.is_over();
-            let prepared = preparer.prepare_unless(&is_over, dataset, context, sample_id, None, row);
-            let prepared = prepared.unwrap_or_else(|error| {
-                log_unavailable(&error);
+            let mut sample = fetched.next();
+            let unavailable = || {
                 let index = stored_at(dataset, sample_id);
-                Some(SampleRecord { sample_id, index, outcome: Outcome::Unavailable, warned: false })
-            });
-            let Some(record) = prepared else { break };
+                SampleRecord { sample_id, index, outcome: Outcome::Unavailable, warned: false }
+            };
+            let is_over = || task.is_over() || work.is_unread();
+            let prepared = match work.is_unread() {
+                true => Ok(None),
+                false => preparer.prepare_unless(&is_over, dataset, context, sample_id, sample.as_mut(), row),
+            };
+            let record = match prepared {
+                Ok(Some(record)) => record,
+                Ok(None) if task.is_over() => break,
+                // Another sample of the job could not be read, and the log says why.
+                Ok(None) => unavailable(),
+                Err(error) => {
+                    log_unavailable(&error);
+                    unavailable()
+                }
+            };
             made.push((record, if record.has_row() { crc32c::crc32c(row) } else { 0 }));
         }
         let times = preparer.take_times();

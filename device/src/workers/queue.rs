@@ -4,17 +4,29 @@
 //! then no other worker gets samples of the job. The lease is dropped before the job's event is sent, so that the slot
 //! can be leased again at once. Every worker that works on a job has a [`Hold`] on it. A worker that panics drops its
 //! hold, which gives up the job, since that worker's samples are missing.
+//!
+//! `supply`: which samples of a job workers can take. `fetching`: the queue as the thread sees it that fetches samples.
+//! `finishing`: the end of a job.
 
-use super::row_crc::RowCrc;
+mod fetching;
+mod finishing;
+mod supply;
+
+pub use fetching::Ask;
+pub use finishing::{Finishing, SlotSeal};
+
 use crate::job::{Job, JobId};
 use crate::slots::WriteLease;
-use ddlp_csd::prepare::close_gaps;
-use ddlp_csd::slot::{HEADER_BYTES, Outcome, SampleRecord, SlotHeader, table_to_bytes};
+use ddlp_csd::slot::SampleRecord;
+use ddlp_dataset::FetchedSample;
+use fetching::FetchedBytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
+use supply::{Supply, Taken};
+use tokio::sync::Notify;
 
 /// A worker's hold on a job. The job keeps its slot until the last hold is gone. Dropping a hold, as a panic does,
 /// gives up the job.
@@ -49,6 +61,8 @@ pub struct SharedJob {
     lease: OnceLock<WriteLease>,
     /// Whether the job is cancelled. Set under the queue's lock; workers check it before each sample.
     cancelled: AtomicBool,
+    /// Whether the dataset cannot be read, so that samples of the job will not come. Set under the queue's lock.
+    unread: AtomicBool,
 }
 
 impl SharedJob {
@@ -60,12 +74,20 @@ impl SharedJob {
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
+
+    /// Returns whether samples that the job lacks will not come.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
 }
 
 /// A chunk of samples to prepare. Fields are dropped in this order, so that the slot is released before the hold.
 pub struct WorkerTask<'a> {
     pub(super) work: Arc<SharedJob>,
     pub(super) positions: Range<usize>,
+    /// What was fetched of each sample; empty if the worker reads them.
+    pub(super) fetched: Vec<FetchedSample>,
+    is_first: bool,
     /// Samples of the jobs queued since the last task, still to be announced to the dataset.
     pub(super) ahead: Vec<u64>,
     hold: Hold<'a>,
@@ -79,7 +101,7 @@ impl WorkerTask<'_> {
 
     /// Returns whether the worker has to lease the job's slot.
     pub fn is_first(&self) -> bool {
-        self.positions.start == 0
+        self.is_first
     }
 
     /// Returns whether the samples are no longer wanted: the batch was cancelled, or the pool stops.
@@ -95,8 +117,9 @@ struct QueuedJob {
     work: Arc<SharedJob>,
     /// Whether the job's samples were handed out to be announced.
     is_announced: bool,
-    /// First position that no worker has started.
-    next: usize,
+    /// Whether a worker has taken samples, and leases the slot or has leased it.
+    has_begun: bool,
+    supply: Supply,
     /// Number of [`Hold`]s, one for each worker that has a task of this job or finishes it.
     holders: usize,
     done: usize,
@@ -107,6 +130,8 @@ struct QueuedJob {
 #[derive(Default)]
 struct QueueState {
     entries: VecDeque<QueuedJob>,
+    /// The bytes of fetched samples.
+    bytes: FetchedBytes,
 }
 
 impl QueueState {
@@ -129,7 +154,14 @@ impl QueueState {
 #[derive(Default)]
 pub struct JobQueue {
     state: Mutex<QueueState>,
+    /// Wakes workers that wait for samples.
     changed: Condvar,
+    /// Wakes workers that rest.
+    ended: Condvar,
+    /// Whether samples are fetched before workers take them.
+    fetches: bool,
+    /// Wakes the thread that fetches them.
+    pub(super) asked: Notify,
     /// Whether the pool stops. Set under the lock; workers check it before each sample.
     stopping: AtomicBool,
 }
@@ -144,73 +176,12 @@ pub enum Recorded<'a> {
     Released(JobId),
 }
 
-/// A job whose samples are all recorded. Fields are dropped in this order, so that the slot is released before the
-/// hold.
-pub struct Finishing<'a> {
-    work: Arc<SharedJob>,
-    records: Vec<SampleRecord>,
-    row_crcs: Vec<u32>,
-    busy: Duration,
-    hold: Hold<'a>,
-}
-
-/// Header and table that make a slot valid.
-pub struct SlotSeal {
-    header: [u8; HEADER_BYTES],
-    table: Vec<u8>,
-}
-
-impl Finishing<'_> {
-    /// Returns the job's identifier.
-    pub fn id(&self) -> JobId {
-        self.work.job.id
-    }
-
-    /// Returns whether the batch is no longer wanted, or the pool stops.
-    pub fn is_over(&self) -> bool {
-        self.work.is_cancelled() || self.hold.queue.is_stopping()
-    }
-
-    /// Returns the bytes of one row.
-    pub fn row_bytes(&self) -> usize {
-        self.work.job.layout.row_bytes
-    }
-
-    /// Returns the number of samples that followed the corrupt-sample policy.
-    pub fn corrupt(&self) -> u32 {
-        self.records.iter().filter(|record| record.is_corrupt()).count() as u32
-    }
-
-    /// Marks all samples as unavailable, because the dataset has changed since it was opened.
-    pub fn withdraw(&mut self) {
-        self.records.iter_mut().for_each(|record| record.outcome = Outcome::Unavailable);
-    }
-
-    /// Closes the gaps of skipped samples, and makes table and header.
-    pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> SlotSeal {
-        let rows = self.work.lease().payload().expect("every row is back, and a job is finished once");
-        let delivered = close_gaps(&self.records, rows, self.row_bytes());
-        let kept = self.records.iter().zip(&self.row_crcs).filter(|(record, _)| record.has_row());
-        let payload_crc = row_crc.of_rows(kept.map(|(_, &crc)| crc));
-        let table = table_to_bytes(&self.records);
-        let request = &self.work.job.request;
-        let busy = self.busy + start.elapsed();
-        let header = SlotHeader {
-            epoch: request.epoch,
-            batch: request.batch,
-            generation: request.generation,
-            requested: self.records.len() as u32,
-            delivered: delivered as u32,
-            shape: self.work.job.program.program.pipeline.output(),
-            table_crc: crc32c::crc32c(&table),
-            payload_crc,
-            busy_us: u64::try_from(busy.as_micros()).unwrap_or(u64::MAX),
-        };
-        SlotSeal { header: header.to_block(), table }
-    }
-}
-
 impl JobQueue {
+    /// Creates an empty queue, for jobs whose samples are fetched before workers take them, or are not.
+    pub fn new(fetches: bool) -> Self {
+        Self { fetches, ..Self::default() }
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -224,15 +195,22 @@ impl JobQueue {
         let samples = job.request.sample_ids.len();
         assert_eq!(samples, job.layout.samples, "the layout is for this batch");
         self.state().entries.push_back(QueuedJob {
-            work: Arc::new(SharedJob { job, lease: OnceLock::new(), cancelled: AtomicBool::new(false) }),
+            work: Arc::new(SharedJob {
+                job,
+                lease: OnceLock::new(),
+                cancelled: AtomicBool::new(false),
+                unread: AtomicBool::new(false),
+            }),
             is_announced: false,
-            next: 0,
+            has_begun: false,
+            supply: Supply::new(samples, self.fetches),
             holders: 0,
             done: 0,
             made: vec![None; samples],
             busy: Duration::ZERO,
         });
         self.changed.notify_all();
+        self.asked.notify_one();
     }
 
     /// Waits for the next samples to prepare, and returns at most `most` from the oldest job with unstarted samples.
@@ -243,17 +221,21 @@ impl JobQueue {
             if self.is_stopping() {
                 return None;
             }
-            let open = |entry: &&mut QueuedJob| {
-                let has_slot = entry.next == 0 || entry.work.lease.get().is_some();
-                has_slot && !entry.work.is_cancelled() && entry.next < entry.made.len()
+            let open = |entry: &mut QueuedJob| {
+                let has_slot = !entry.has_begun || entry.work.lease.get().is_some();
+                let is_open = has_slot && !entry.work.is_cancelled();
+                is_open.then(|| entry.supply.take(most.max(1), entry.work.is_unread())).flatten()
             };
-            if let Some(entry) = state.entries.iter_mut().find(open) {
-                let positions = entry.next..entry.made.len().min(entry.next + most.max(1));
-                entry.next = positions.end;
+            let taken = state.entries.iter_mut().find_map(|entry| open(entry).map(|taken| (entry, taken)));
+            if let Some((entry, Taken { positions, fetched })) = taken {
+                let is_first = !std::mem::replace(&mut entry.has_begun, true);
                 entry.holders += 1;
                 let hold = Hold { queue: self, id: entry.work.job.id };
                 let work = entry.work.clone();
-                return Some(WorkerTask { work, positions, ahead: state.take_unannounced(), hold });
+                if state.takes_full() {
+                    self.asked.notify_one();
+                }
+                return Some(WorkerTask { work, positions, fetched, is_first, ahead: state.take_unannounced(), hold });
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -289,7 +271,7 @@ impl JobQueue {
             if left.is_zero() || self.is_stopping() || given_up {
                 return;
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.ended.wait_timeout(state, left);
             state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
@@ -348,7 +330,8 @@ impl JobQueue {
         let Some(at) = state.position(id) else { return false };
         state.entries[at].work.cancelled.store(true, Ordering::Relaxed);
         let released = Self::release_if_idle(state, at).is_some();
-        self.changed.notify_all();
+        self.ended.notify_all();
+        self.asked.notify_one();
         released
     }
 
@@ -367,6 +350,8 @@ impl JobQueue {
         self.stopping.store(true, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
+        self.ended.notify_all();
+        self.asked.notify_one();
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Any wait longer than this is a failure, not slowness.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Dataset of ten gray images that records announced samples, and samples read without an announcement.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Dataset for Grey {
 }
 
 /// Makes a job of four samples from `first` on, with rows of this shape.
-fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> Job {
+pub fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> Job {
     let layout = SlotLayout::new(4, shape).unwrap();
     let request = BatchRequest {
         program: 7,
@@ -89,7 +89,7 @@ fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> J
     Job { id: JobId(number), program: program.clone(), host: crate::test_support::host(1), request, layout }
 }
 
-fn slots(count: u32) -> Arc<Slots> {
+pub fn slots(count: u32) -> Arc<Slots> {
     Arc::new(Slots::open(&Backing::Memory, Geometry { slots: count, slot_bytes: 1 << 20 }).unwrap())
 }
 

@@ -7,6 +7,7 @@
 //! The identity stays that of the dataset: a drive serves the same samples, and the host alone knows their labels.
 
 use crate::label_text::LabelTexts;
+use crate::pack::Blocks;
 use crate::{
     Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
     Identity, Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
@@ -335,6 +336,10 @@ impl Dataset for Classed {
 
     fn export(&self) -> Option<&PackFile> {
         self.dataset.export()
+    }
+
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
+        self.dataset.export_blocks()
     }
 
     fn bytes_read(&self) -> BytesRead {

@@ -78,6 +78,7 @@ pub use sources::*;
 pub use waiting::wait_for;
 
 use ddlp_pixels::{Fidelity, ScanGroups, Source};
+use pack::Blocks;
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -379,6 +380,11 @@ pub trait Dataset: Send + Sync {
 
     /// Returns the file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
+        None
+    }
+
+    /// Returns the blocks that a drive exports of a pack that lies in no file. Any other dataset has none.
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
         None
     }
 

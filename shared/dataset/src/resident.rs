@@ -9,6 +9,7 @@
 //! always counts.
 
 use crate::forms::StoredForm;
+use crate::pack::Blocks;
 use crate::{
     Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
     MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
@@ -365,6 +366,10 @@ impl Dataset for Resident {
 
     fn export(&self) -> Option<&PackFile> {
         self.dataset.export()
+    }
+
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
+        self.dataset.export_blocks()
     }
 
     fn is_resident(&self) -> bool {

@@ -2,6 +2,7 @@
 //! one.
 
 mod absence;
+mod agent_stores;
 mod alone;
 mod asked;
 mod batches;

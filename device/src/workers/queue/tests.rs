@@ -1,8 +1,9 @@
 use super::*;
 use crate::slots::{Backing, Geometry, Slots};
+use crate::workers::row_crc::RowCrc;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
-use ddlp_csd::slot::{Outcome, SlotLayout};
+use ddlp_csd::slot::{HEADER_BYTES, Outcome, SlotHeader, SlotLayout};
 use ddlp_pixels::Fidelity;
 use std::panic::AssertUnwindSafe;
 

@@ -438,6 +438,10 @@ impl Dataset for Pack {
     fn export(&self) -> Option<&PackFile> {
         self.index.file.file()
     }
+
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
+        self.index.file.blocks()
+    }
 }
 
 /// Returns no records if one of them cannot be used, or if there is no memory for them. Any other error may be gone

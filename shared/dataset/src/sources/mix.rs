@@ -14,6 +14,7 @@ mod file;
 
 pub(crate) use file::paths_in;
 
+use crate::pack::Blocks;
 use crate::sample::IdentityHasher;
 use crate::{
     Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
@@ -473,6 +474,10 @@ impl Dataset for Mix {
     }
 
     fn export(&self) -> Option<&PackFile> {
+        None
+    }
+
+    fn export_blocks(&self) -> Option<&dyn Blocks> {
         None
     }
 
