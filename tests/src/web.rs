@@ -96,6 +96,8 @@ impl WebServer {
 }
 
 fn serve(stream: &TcpStream, bytes: &[u8], requests: &Requests, plan: &Plan) -> std::io::Result<()> {
+    // Head and body are written apart.
+    stream.set_nodelay(true)?;
     let (mut lines, mut out) = (BufReader::new(stream).lines(), stream);
     loop {
         let Some(first) = lines.next().transpose()? else { return Ok(()) };

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const SAMPLES: u32 = 96;
+const SAMPLES: u32 = 48;
 
 fn photos() -> Photos {
-    Photos::with_sizes(SAMPLES, |index| (320 + index % 9, 240 + index % 7))
+    Photos::new(SAMPLES)
 }
 
 /// Starts an agent for the pack at a URL.
@@ -91,7 +91,7 @@ fn a_store_that_goes_away_and_returns_only_takes_time() {
     let photos = photos();
     // Connections break off for a while, in the middle of the first epoch.
     let (_server, agent) = served(&photos, &photos.pack(), |request| match request.number {
-        60..120 => Answer::Cut(0),
+        60..90 => Answer::Cut(0),
         _ => Answer::Range,
     });
     let run = Run::of(beside(&agent, &photos.pack(), Strategy::Csd));
