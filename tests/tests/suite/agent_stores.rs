@@ -67,7 +67,8 @@ fn an_agent_with_a_store_gives_the_images_of_the_folder() {
         if number != 1 {
             assert_eq!(expected.digest, folder.digest);
         }
-        for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Ordered] {
+        let strategies = [Strategy::Csd, Strategy::Mte, Strategy::Ordered];
+        for strategy in strategies.into_iter().take(if number == 1 { 1 } else { 3 }) {
             let run = Run::of(beside(&agent, pack, strategy));
             run.assert_exactly_once(2, SAMPLES.into());
             assert_eq!(run.digest, expected.digest, "{url} {strategy}");

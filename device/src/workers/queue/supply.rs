@@ -32,7 +32,7 @@ pub(super) struct FetchedSupply {
 
 enum Place {
     Unfetched,
-    Come(FetchedSample),
+    Come(Box<FetchedSample>),
     Taken,
 }
 
@@ -105,7 +105,7 @@ impl FetchedSupply {
         if matches!(self.places[position], Place::Unfetched) {
             self.missing -= 1;
             self.waiting_bytes += sample.memory_bytes();
-            self.places[position] = Place::Come(sample);
+            self.places[position] = Place::Come(Box::new(sample));
         }
     }
 
@@ -123,7 +123,7 @@ impl FetchedSupply {
             match mem::replace(place, Place::Taken) {
                 Place::Come(sample) => {
                     self.waiting_bytes -= sample.memory_bytes();
-                    fetched.push(sample);
+                    fetched.push(*sample);
                 }
                 Place::Unfetched => {
                     self.missing -= 1;
