@@ -17,6 +17,9 @@ pub struct Media {
     slots: Arc<Slots>,
 }
 
+/// A buffer that was to be filled. If the bytes cannot be read, the status is for the host.
+pub type Filled = (Result<(), (Status, io::Error)>, Vec<u8>);
+
 impl Media {
     /// Makes the media of a dataset and the result slots.
     pub fn new(dataset: Arc<dyn Dataset>, substitute: [u8; BLOCK_BYTES], slots: Arc<Slots>) -> Self {
@@ -48,17 +51,17 @@ impl Media {
         }
     }
 
+    /// Returns whether the blocks of the dataset come from a store.
+    pub fn is_in_store(&self) -> bool {
+        self.dataset.export_blocks().is_some()
+    }
+
     /// Fills the buffer with bytes, and returns it. Waits for storage on another thread, and for a store on none.
     ///
     /// # Errors
     ///
-    /// If the bytes cannot be read, with the status for the host; the outer error is a defect.
-    pub async fn fill(
-        self: Arc<Self>,
-        region: BlockNamespace,
-        offset: u64,
-        mut buffer: Vec<u8>,
-    ) -> io::Result<(Result<(), (Status, io::Error)>, Vec<u8>)> {
+    /// If the system refuses a thread, or the thread panics.
+    pub async fn fill(self: Arc<Self>, region: BlockNamespace, offset: u64, mut buffer: Vec<u8>) -> io::Result<Filled> {
         if let (BlockNamespace::Dataset, Some(blocks)) = (&region, self.dataset.export_blocks()) {
             let read = loop {
                 let place = 0..buffer.len();
