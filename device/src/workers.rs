@@ -13,8 +13,8 @@
 //! first chunk leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the
 //! others go on with other batches.
 //!
-//! If the dataset lies in a store, workers take samples that have come, in any order. They wait for no request, with two
-//! exceptions: a sample of more than 4 MiB, and one that came damaged, are read by the worker that prepares them.
+//! If the dataset lies in a store, workers take samples that have come, in any order. They wait for no request, with
+//! two exceptions: a sample of more than 4 MiB, and one that came damaged, are read by the worker that prepares them.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.

@@ -54,8 +54,8 @@ impl Rate {
 
 /// Returns the finding about a dataset in a store: its samples come at the rate of the store and of the path to it.
 pub fn unmeasured() -> Finding {
-    let text = "not measured, because the dataset lies in a store; `doctor` with a local pack measures the workers, and \
-                `ddlp run URL --strategy cpu` the store";
+    let text = "not measured, because the dataset lies in a store; `doctor` with a local pack measures the workers, \
+                and `ddlp run URL --strategy cpu` the store";
     Finding::unchecked(SUBJECT, text)
 }
 

@@ -5,8 +5,8 @@
 //! KB on loopback, the agent needs about 31 µs of CPU from the mapping and 48 µs through a buffer; sendfile, which goes
 //! page by page, needed 67 µs.
 //!
-//! Blocks of a dataset in a store take a round trip each. So the reads of the answers that wait are made while the first
-//! one is sent.
+//! Blocks of a dataset in a store take a round trip each. So the reads of the answers that wait are made while the
+//! first one is sent.
 
 use super::hub::{Line, Outgoing};
 use super::media::{Filled, Media};

@@ -10,8 +10,9 @@
 //! Out of order, a sample that comes goes to the oldest batch that waits for any, which in exchange leaves a sample of
 //! its own to the batch that asked. So a late sample delays no batch but the last one of an epoch.
 //!
-//! `ahead` has the decisions, without threads, clock or I/O, [`Depth`] how many samples are in flight, and `hedge` which
-//! are asked for twice. `Engine` carries them out (`engine/fetching.rs`); the threads that fetch are `cpu/fetching.rs`.
+//! `ahead` has the decisions, without threads, clock or I/O, [`Depth`] how many samples are in flight, and `hedge`
+//! which are asked for twice. `Engine` carries them out (`engine/fetching.rs`); the threads that fetch are
+//! `cpu/fetching.rs`.
 
 mod ahead;
 mod hedge;

@@ -8,8 +8,8 @@
 //! - [`log`]: the vendor log pages (identity of the drive, with its dataset and its abilities; counters).
 //! - [`prepare`]: preparation of one sample, from dataset to pixels, under the corrupt-sample policy. Both prongs call
 //!   only this.
-//! - [`chunk`]: the number of samples that a worker of either prong takes at a time. [`depth`]: the number of samples of
-//!   a store that either prong has in flight.
+//! - [`chunk`]: the number of samples that a worker of either prong takes at a time. [`depth`]: the number of samples
+//!   of a store that either prong has in flight.
 //! - [`energy`]: the meters with which both sides measure the energy that they report.
 //! - [`memory`]: the memory that a process can have, and the programs' allocator.
 //!

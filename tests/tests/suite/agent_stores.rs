@@ -102,8 +102,8 @@ fn a_store_that_goes_away_and_returns_only_takes_time() {
     assert!(run.troubles().is_empty() && run.report.corrupt.is_empty(), "{:?}", run.troubles());
 }
 
-/// Runs over a store that gives these answers from the middle of an epoch on until the drive has said so, and then works
-/// again.
+/// Runs over a store that gives these answers from the middle of an epoch on until the drive has said so, and then
+/// works again.
 fn out_of_order(answer: impl Fn() -> Answer + Send + 'static) {
     let photos = photos();
     let is_out = Arc::new(AtomicBool::new(false));

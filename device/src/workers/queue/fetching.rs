@@ -54,7 +54,8 @@ impl QueueState {
 
 impl JobQueue {
     /// Puts samples to ask for into `asks`, in the order of the jobs, while `in_flight` others are in flight: as many
-    /// as their bytes allow, and at most `most`. Returns whether there are more than `most`; `None` when the pool stops.
+    /// as their bytes allow, and at most `most`. Returns whether there are more than `most`; `None` when the pool
+    /// stops.
     pub fn asks(&self, most: usize, in_flight: usize, asks: &mut Vec<Ask>) -> Option<bool> {
         let mut state = self.state();
         if self.is_stopping() {
