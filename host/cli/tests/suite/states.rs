@@ -210,12 +210,13 @@ fn the_exit_status_contains_the_signal() {
     for (signal, status, name) in
         [(Signal::SIGINT, 130, "Ctrl-C"), (Signal::SIGTERM, 143, "SIGTERM"), (Signal::SIGHUP, 129, "SIGHUP")]
     {
-        let line = "run photos --strategy cpu --batch 4 --step-ms 3600000 --json o.json";
+        let line = "run photos --strategy cpu --batch 4 --step-ms 3600000 --json o.json --state-out at.json";
         let mut running = Running::start(home.path(), line);
-        let mut lines = running.lines();
-        lines.next().expect("a line of progress").expect("text");
+        // It is written when the run begins.
+        wait_for("a state", || state(home.path(), "at.json"));
         running.press(signal);
         assert_eq!(running.status(), Some(status));
+        fs::remove_file(home.path().join("at.json")).unwrap();
         assert_eq!(state(home.path(), "o.json").unwrap()["ended_early"], name);
     }
 }
