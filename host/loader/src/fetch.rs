@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of samples that are fetched ahead: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// Batches that are claimed ahead: while the samples of one wait, those of the next are fetched. Small batches may need
-/// a larger number, so that all reads can be in flight.
+/// Batches that are claimed ahead: while the samples of one batch wait, the samples of the next are fetched. Small
+/// batches may need a larger number, so that all reads can be in flight.
 const AHEAD_BATCHES: usize = 2;
 
 /// The fetch stage's decisions about fetched samples.

@@ -125,7 +125,7 @@ impl FetchDepth {
     }
 }
 
-/// A dataset of a mix: neighbouring samples, which epochs walk apart from those of other parts.
+/// A dataset of a mix: neighbouring samples, over which epochs walk separately from other parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixPart {
     /// Name for messages.
@@ -209,8 +209,8 @@ pub trait Dataset: Send + Sync {
         self.read(index, header, offset, &mut memory[place])
     }
 
-    /// Puts the pieces to read of a sample in pieces into `pieces`, which is empty: those of the scan groups up to a
-    /// fidelity, or all and, last, the markers. Returns the number of bytes of all pieces. Any other sample has none
+    /// Fills `pieces`, which is empty, with the pieces to read of a sample in pieces: the scan groups up to a fidelity,
+    /// or all groups and, last, the markers. Returns the number of bytes of all pieces. Any other sample has no pieces
     /// ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)).
     fn pieces(
         &self,

@@ -32,7 +32,7 @@ pub(crate) struct Line<'b> {
     pub cells: Vec<Cow<'b, [u8]>>,
 }
 
-/// Why a line is none of a table: its number, what is wrong, and what to do.
+/// Why a line is invalid: its number, what is wrong, and what to do.
 pub(crate) type WrongLine = (u64, String);
 
 impl<'b> Table<'b> {

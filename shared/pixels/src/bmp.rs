@@ -58,8 +58,7 @@ pub(crate) fn with_known_header(file: &[u8]) -> Cow<'_, [u8]> {
     shortened().map_or(Cow::Borrowed(file), Cow::Owned)
 }
 
-/// Changes the values of an image of 16 bits a pixel from those of the `image` crate, which rounds, to Pillow's, which
-/// cuts off.
+/// Changes the values of an image of 16 bits a pixel to Pillow's: the `image` crate rounds, Pillow cuts off.
 pub(crate) fn cut_off_levels(file: &[u8], pixels: &mut [u8]) {
     let Some(masks) = masks_of_sixteen_bits(file) else { return };
     let levels = masks.map(|mask| {

@@ -81,7 +81,7 @@ impl Depth {
         Self { limit: FIRST.min(most), most, auto: Some(auto) }
     }
 
-    /// Returns a depth that is `most` as long as the store does not push back, and then grows again by trial.
+    /// Returns a depth that stays `most` until the store pushes back, and then grows again by trial.
     pub fn most(most: usize) -> Self {
         let depth = Self::auto(most);
         let auto = depth.auto.map(|auto| Auto { phase: Phase::Steady { rounds: 0, before: most }, ..auto });
