@@ -1,7 +1,7 @@
 //! Fields beside a dataset: numbers for each of its samples, which the host adds to every batch.
 //!
-//! A field named `label` takes the place of the dataset's own labels. The drives know nothing of these fields: a batch
-//! gets them when it is complete, whoever prepared its images.
+//! A field named `label` takes the place of the dataset's own labels. The drives know nothing of these fields: the host
+//! adds them to a batch when all images of the batch are prepared.
 
 mod column;
 mod csv;

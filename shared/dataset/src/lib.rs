@@ -10,8 +10,8 @@
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
-//! [`open`] recognises the kind of a path, unless [`OpenOptions`] name it. [`Classed`] numbers the classes of a dataset
-//! otherwise. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`] keeps a small dataset in
+//! [`open`] recognises the kind of a path, unless [`OpenOptions`] name it. [`Classed`] gives the classes of a dataset
+//! other numbers. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`] keeps a small dataset in
 //! memory.
 //!
 //! This crate decodes no image itself: it hands a sample's bytes ([`Source`]) to `ddlp-pixels`, which decodes them.

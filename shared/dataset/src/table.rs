@@ -2,8 +2,8 @@
 //!
 //! - The first line names the columns. Every other line is data, also one that begins with `#`: there are no comments.
 //! - Spaces at the ends of a cell do not belong to it, unless the cell is quoted.
-//! - A quoted cell may contain commas, line breaks, and quotes written twice. A quote anywhere else is an error, as is
-//!   one that is not closed: the lines up to the next quote would be one cell, and their samples would be missing.
+//! - A quoted cell may contain commas, line breaks, and quotes written twice. A quote anywhere else is an error. So is
+//!   a quote that is not closed: the lines up to the next quote would be one cell, and their samples would be missing.
 
 use crate::text_file;
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
-//! What Pillow reads of a BMP otherwise than the `image` crate: run-length codes, values of 5 and 6 bits, and the
-//! header of OS/2 version 2.
+//! Parts of a BMP that Pillow reads differently from the `image` crate: run-length codes, values of 5 and 6 bits, and
+//! the header of OS/2 version 2.
 
 use crate::error::PixelError;
 use crate::info::{Format, ImageInfo};

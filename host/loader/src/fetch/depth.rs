@@ -2,9 +2,10 @@
 //!
 //! A depth of `auto` begins small and doubles every round trip, as long as samples then come faster. When they do not,
 //! it is set to twice the rate times the least latency: what the path holds, and as much again for jitter. From time to
-//! time it tries whether more is faster by now. Each time that the store pushes back, it shrinks.
+//! time, the depth grows as a trial, in case more samples in flight are faster by now. Each time that the store pushes
+//! back, the depth shrinks.
 //!
-//! Only a round in which the depth kept samples from being asked for says whether it is too small.
+//! Only a round in which the depth held back requests shows whether the depth is too small.
 
 /// First depth of `auto`.
 const FIRST: usize = 16;
