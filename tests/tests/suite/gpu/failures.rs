@@ -1,4 +1,4 @@
-//! What fails while batches are delivered ends the run with a sentence, or is no failure of the run.
+//! A failure during delivery ends the run with a sentence that explains it, or does not affect the run.
 
 use super::*;
 
