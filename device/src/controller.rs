@@ -137,7 +137,7 @@ pub enum SubsystemOutput {
         /// Submission queue flow control is on.
         flow_control: bool,
     },
-    /// A host was refused and has its answer; the log should tell whoever runs the drive.
+    /// A host was refused and has its answer; the log should tell the person who runs the drive.
     Refused {
         /// The host's connection.
         conn: ConnId,
