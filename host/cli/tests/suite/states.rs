@@ -70,7 +70,7 @@ fn a_state_is_written_by_time() {
     running.0.kill().unwrap();
     running.status();
     fs::remove_file(folder.join("at.json")).unwrap();
-    // The interval is longer than the run: the state is that of the beginning until the end.
+    // The interval is longer than the run, so the state from the beginning stays until the end.
     let mut running = Running::start(folder, &format!("{line} 86400s"));
     wait_for("a state", || state(folder, "at.json"));
     let mut seen = BTreeSet::new();
