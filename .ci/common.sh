@@ -5,6 +5,8 @@
 RUST_VERSION=1.95.0
 failed=()
 begun=$SECONDS
+declare -A aside=()
+trap 'for step in "${aside[@]}"; do kill -- "-${step% *}" 2>/dev/null; done' EXIT
 
 # Runs a command as the step NAME and prints how long it took: NAME COMMAND...
 step() {
@@ -17,6 +19,34 @@ step() {
         printf -- '-- %s: FAILED after %s s\n' "$name" $((SECONDS - start))
         failed+=("$name")
     fi
+}
+
+# Begins a command as the step NAME beside the next steps, with NICE (0 to 19: what they leave of the machine):
+# begin NAME NICE COMMAND...
+begin() {
+    local name=$1 nice=$2 log
+    shift 2
+    log=$(mktemp) || exit 1
+    # A process group of its own, so that it ends with this script.
+    set -m
+    (
+        renice -n "$nice" $BASHPID >/dev/null
+        failed=()
+        step "$name" "$@"
+        [ ${#failed[@]} = 0 ]
+    ) >"$log" 2>&1 </dev/null &
+    set +m
+    aside[$name]="$! $log"
+}
+
+# Waits for the step NAME that was begun, and prints what it printed.
+end() {
+    local pid log
+    read -r pid log <<<"${aside[$1]}"
+    wait "$pid" || failed+=("$1")
+    unset "aside[$1]"
+    cat "$log"
+    rm "$log"
 }
 
 # Prints how long all steps took, and the failed ones. Exits with 1 if there are any.

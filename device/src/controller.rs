@@ -19,7 +19,8 @@
 //! - Any command counts as a sign of life, not only Keep Alive.
 //! - A host that promises no sign of life (no keep alive time-out, or one of more than two minutes) is served until
 //!   another host needs its place ([`GIVES_WAY_MS`]).
-//! - When all places are taken, a host that holds fewer than another one gets a place of that one (`connect`).
+//! - When all places are taken, a host that holds fewer places than another host gets one of that host's places
+//!   (`connect`).
 //! - There is no asymmetric namespace access (ANA): all paths end in this process and are equal, as Linux assumes
 //!   without ANA.
 
@@ -136,7 +137,7 @@ pub enum SubsystemOutput {
         /// Submission queue flow control is on.
         flow_control: bool,
     },
-    /// A host was refused and has its answer; the log should tell whoever runs the drive.
+    /// A host was refused and has its answer; the log should tell the person who runs the drive.
     Refused {
         /// The host's connection.
         conn: ConnId,

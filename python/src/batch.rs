@@ -53,7 +53,7 @@ impl Batch {
             };
             Ok((described.name.clone(), Py::new(py, array)?))
         });
-        // The first two fields are those of the dataset.
+        // The first two fields come from the dataset.
         let mut next = || arrays.next().expect("a batch has images and labels");
         let (images, labels) = (next()?.1, next()?.1);
         let sizes = batch.field(SIZE).ok().and_then(|sizes| sizes.as_slice::<i64>().ok());

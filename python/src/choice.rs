@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct GivenChoice {
-    /// Indices as int64, or a function that returns those of an epoch.
+    /// Indices as int64, or a function that returns the indices of an epoch.
     indices: Option<GivenIndices>,
     /// Weights as float64. Empty stands for balanced classes.
     weights: Option<PyBackedBytes>,

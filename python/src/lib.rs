@@ -5,9 +5,8 @@
 //! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
 //!   `device`: batches on a GPU.
 //! - `dataset`: datasets that a program names. `choice`: which of their samples epochs have.
-//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `arrays`: decoded
-//!   images in one array. `packing`: packs these, and
-//!   files.
+//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `arrays`: decoded images in one
+//!   array. `packing`: packs all of these, and files.
 //! - `function`: Python functions that pipelines call.
 //! - `forking`: what a forked process needs. `logging`: the log, for Python's `logging`. `errors`: the package's
 //!   exceptions.

@@ -47,7 +47,7 @@ impl Item {
         }
     }
 
-    /// Returns the image of an item; `None` if it is none.
+    /// Returns the image of an item; `None` if the object is no image.
     fn of(image: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = image.py();
         if let Ok(bytes) = image.extract::<PyBackedBytes>() {
@@ -84,8 +84,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Returns whether an object's items are those of a class of torchvision that only reads files or arrays, so that
-/// several threads may ask for items at a time. FakeData draws its items by the generator that all threads share.
+/// Returns whether an object's items come from a class of torchvision that only reads files or arrays, so that several
+/// threads may ask for items at a time. FakeData draws its items by the generator that all threads share.
 fn only_reads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let get = object.get_type().getattr("__getitem__")?;
     let module = get.getattr("__module__").ok().and_then(|module| module.extract::<String>().ok()).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Sequence {
         Ok(item)
     }
 
-    /// Passes `read` an item: that of the thread's last call, if that was for the same item.
+    /// Passes an item to `read`. Uses the item of the thread's last call again, if the index is the same.
     fn with_item<T>(&self, index: u64, read: impl FnOnce(&Item) -> T) -> Result<T, ReadError> {
         let place = self.labels.as_ptr().addr();
         LAST.with_borrow_mut(|last| {
@@ -256,7 +256,7 @@ impl Sequence {
     }
 }
 
-/// Returns whether a buffer is a row of bytes, as those of a file are. A decoded image has more dimensions.
+/// Returns whether a buffer is a row of bytes, like a file. A decoded image has more dimensions.
 fn is_of_bytes(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
     Ok(view.getattr("ndim")?.extract::<usize>()? == 1 && view.getattr("itemsize")?.extract::<usize>()? == 1)
 }

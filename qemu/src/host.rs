@@ -39,7 +39,7 @@ impl HostKernel {
     }
 }
 
-/// Packages of nvme-cli and of the libraries that it needs beside those of every system.
+/// Packages of nvme-cli, and of its libraries that not every system has.
 const NVME_CLI: [&str; 8] =
     ["nvme-cli", "libnvme1", "libjson-c5", "libssl3", "libdbus-1-3", "libsystemd0", "libuuid1", "zlib1g"];
 /// Size of the ordinary disk in bytes.

@@ -25,7 +25,7 @@ pub fn program(name: &str) -> PathBuf {
         let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
         without_package(&mut cargo);
-        // Of the whole workspace, so that features, and with them builds, are those of the tests.
+        // Builds the whole workspace, so that features, and with them builds, equal the tests'.
         cargo.args(["build", "--quiet", "--workspace", "--bins"]);
         if folder.ends_with("release") {
             cargo.arg("--release");

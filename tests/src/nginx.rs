@@ -40,7 +40,7 @@ impl Nginx {
         certificates::make(&server);
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         let ports = [(); 2].map(|()| free());
-        // Connections end soon, as those of busy servers do. One process, so that none is left when it is killed.
+        // Connections end soon, as on a busy server. There is one process, so that none is left when it is killed.
         let config = format!(
             "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}}\n\
              http {{ access_log off; keepalive_requests 7;\n\

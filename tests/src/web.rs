@@ -34,7 +34,7 @@ pub enum Answer {
     Late(Duration),
     /// The range, when this many requests have come, or after a minute.
     After(u64),
-    /// The whole file, as a server does that knows no ranges.
+    /// The whole file, as from a server without ranges.
     Whole,
     /// The range of an object with this tag.
     Replaced(&'static str),

@@ -1,5 +1,5 @@
-//! Memory stays bounded with large images and a slow consumer, however large the dataset is. Memory is that of whole
-//! processes: of agents, of the command, and of this program again.
+//! Memory stays bounded with large images and a slow consumer, however large the dataset is. The tests measure whole
+//! processes: agents, the command, and this program started again.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::{DriveSpec, LocalDrive, Progress, Strategy};

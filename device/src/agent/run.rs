@@ -40,13 +40,13 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// Threads that tokio may use for blocking reads of files.
 const FILE_THREADS: usize = 4;
 
-/// Files that every agent opens while it starts: those of the network runtime, a dataset, slots and a listener.
+/// Files that every agent opens while it starts: for the network runtime, a dataset, slots and a listener.
 const FILES_AT_START: usize = 8;
 /// Files that one host needs: its connections, for the admin queue, a queue of batches and two queues of blocks.
 /// Besides these, every worker opens a file.
 const FILES_OF_HOST: usize = 4;
 
-/// Line that tells the agent's address to whoever started it.
+/// Line that tells the agent's address to the program that started the agent.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
     listen: SocketAddr,
@@ -205,8 +205,8 @@ fn bind(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(LONGEST)
 }
 
-/// Opens a second listener at the same address, for discovery. A port that cannot be had is an error only if the user
-/// asked for it.
+/// Opens a second listener at the same address, for discovery. Failure to listen at a port is an error only if the user
+/// asked for that port.
 async fn listen_for_discovery(io: SocketAddr, wanted: DiscoveryPort) -> Result<Option<(TcpListener, SocketAddr)>> {
     match listen(SocketAddr::new(io.ip(), wanted.port)).await {
         Ok(found) => Ok(Some(found)),

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Silence that ends a discovery controller without a keep alive time-out, as hosts ask for that read the log once and
-/// leave. Base 2.1, section "Discovery Controller", lets the controller choose; Linux's own target waits as long.
+/// Silence that ends a discovery controller without a keep alive time-out. Hosts that read the log once and leave ask
+/// for none. Base 2.1, section "Discovery Controller", lets the controller choose; Linux's own target waits as long.
 pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// Longest time from Connect until the host first sets CC.EN. After a reset there is no limit.

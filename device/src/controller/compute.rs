@@ -7,11 +7,10 @@
 //! Several hosts share the slots without knowing of each other. A slot belongs to the host that used it last, until
 //! that host has no association any more. An Execute of another host into the slot is refused (Insufficient Resources),
 //! and so is a Read of it (`block`). A host that is alone may have all slots. While another host waits for one and has
-//! less than its share, a host with more than its share has to give slots back: its next Execute into one of its own is
-//! refused too, by which time the host has fetched that slot's batch.
-//! An Execute of the same host is refused while that host has live work in the slot (Namespace Not Ready, to be tried
-//! again): a host that reconnects may be faster than the news that its former association is lost.
-//! [`ddlp_csd::request`] lists every status.
+//! less than its share, a host with more than its share has to give slots back: its next Execute into one of its own
+//! slots is refused too. By then the host has fetched that slot's batch. An Execute of the same host is refused while
+//! that host has live work in the slot (Namespace Not Ready, to be tried again): a host that reconnects may be faster
+//! than the news that its former association is lost. [`ddlp_csd::request`] lists every status.
 
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, Config, ConnId, Payload, Subsystem, SubsystemOutput};

@@ -168,14 +168,14 @@ impl Subsystem {
         Ok(controller_id)
     }
 
-    /// Refuses a host for now; it may try again, as another association may end meanwhile.
+    /// Refuses a host for now; the host may try again, since another association may end meanwhile.
     fn busy(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) -> Refusal {
         self.tell_refused(conn, data, reason);
         Refusal::Status(Status::CONTROLLER_BUSY)
     }
 
     /// Makes sure that there is room for one more queue. `controller_id` is the association that the queue joins, if it
-    /// exists already; it does not give way to its own queue.
+    /// exists already. That association does not give way to its own queue.
     fn room_for_queue(
         &mut self,
         conn: ConnId,
@@ -190,9 +190,9 @@ impl Subsystem {
         Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
     }
 
-    /// Ends one association of this kind to make room for a host. Returns whether there was one to end: of those that
-    /// give way and have no work, except `but`, the one that has been silent longest; else one of a host that holds
-    /// more than its share. `places` says how many places an association takes.
+    /// Ends one association of this kind to make room for a host. Returns whether there was one to end. Ends the
+    /// longest silent association that gives way and has no work, but never `but`; otherwise an association of a host
+    /// that holds more than its share. `places` says how many places an association takes.
     fn make_room(
         &mut self,
         kind: ControllerKind,

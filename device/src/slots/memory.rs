@@ -11,8 +11,8 @@
 //! bytes in place, since it never shrinks a file.
 //!
 //! Over the network, a slot shows its bytes to one host. A reader holds the slot's owner locked while it copies bytes,
-//! and a lease for another host takes the owner away before it touches the bytes. So no reader that was let in sees
-//! what comes after.
+//! and a lease for another host takes the owner away before it touches the bytes. So a reader that was let in never
+//! sees the next host's bytes.
 //!
 //! Slots in memory have no pages at first. A slot gets all its pages before its first lease, by `fallocate`, where too
 //! little memory is an error. If a worker wrote to a missing page, too little memory would be a fatal signal.
@@ -121,7 +121,7 @@ impl SlotMemory {
         Ok(())
     }
 
-    /// Runs `step` with whether `reader` owns a slot. The slot keeps its owner meanwhile.
+    /// Calls `step`, and tells it whether `reader` owns the slot. The slot keeps its owner until `step` returns.
     fn as_owner<R>(&self, slot: usize, reader: &ConnectedHost, step: impl FnOnce(bool) -> R) -> R {
         let owner = self.owners[slot].read().unwrap_or_else(PoisonError::into_inner);
         step(owner.as_deref() == Some(reader))
@@ -142,7 +142,7 @@ impl SlotMemory {
         set(Some(host.clone()));
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; those of slots that `reader` does not own are zeros.
+    /// Fills `buffer` with the bytes from `offset` on, and with zeros for slots that `reader` does not own.
     pub(super) fn read(&self, reader: &ConnectedHost, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let (mut at, mut rest) = (self.position(offset)?, buffer);
         while !rest.is_empty() {

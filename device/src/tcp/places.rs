@@ -14,7 +14,7 @@
 //!
 //! A proven connection that closes frees the controller's place at once, but its socket stays open for up to
 //! [`CLOSE_TIME`] so that the host gets its last answers. A host may connect and close faster than that, so the number
-//! of closing connections is bounded like that of unproven ones.
+//! of closing connections is bounded, like the number of unproven ones.
 
 use super::CLOSE_TIME;
 use crate::controller::{ConnId, DISCOVERY_ASSOCIATIONS_MAX, QUEUES_MAX};
@@ -106,8 +106,8 @@ impl Places {
         late
     }
 
-    /// If a group has more than `most` connections, frees a place and returns its connection: among those of the source
-    /// with the most connections, the one with the least time left.
+    /// If a group has more than `most` connections, frees a place and returns its connection: the one with the least
+    /// time left, from the source with the most connections.
     fn crowded_out(&mut self, group: PlaceGroup, most: usize) -> Option<ConnId> {
         // For each source: the number of its connections, and the one that loses its place first.
         let mut sources: BTreeMap<IpAddr, (usize, (Option<Instant>, ConnId))> = BTreeMap::new();

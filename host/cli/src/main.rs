@@ -1,6 +1,6 @@
 //! `ddlp`: packs datasets, runs epochs from both ends, measures.
 //!
-//! - [`pack`], [`inspect`], [`verify`], [`push`]: packs. [`storing`]: options of those that make packs.
+//! - [`pack`], [`inspect`], [`verify`], [`push`]: packs. [`storing`]: options of commands that make packs.
 //! - [`mod@run`]: the main job, its live display and its summary (`ddlp-report` makes its HTML page).
 //! - [`show`]: contact sheets of what a pipeline makes. [`mod@split`]: parts of a dataset.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.

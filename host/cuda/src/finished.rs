@@ -162,7 +162,7 @@ unsafe impl Consumer for Placing<'_> {
     }
 }
 
-/// Returns the bytes from the beginning of a field to that of the next one.
+/// Returns the bytes from the beginning of a field to the beginning of the next field.
 fn room(field: &FieldView<'_>) -> usize {
     let bytes = field.shape().iter().product::<usize>() * field.dtype().bytes();
     bytes.next_multiple_of(FIELD_ALIGNMENT)
@@ -173,7 +173,7 @@ impl FinishedBatch {
     ///
     /// # Safety
     ///
-    /// The handle is that of a stream of the device's primary context.
+    /// The handle belongs to a stream of the device's primary context.
     ///
     /// # Errors
     ///

@@ -2,9 +2,9 @@
 //!
 //! A batch travels as bytes, a quarter of its size as floats, on a stream of its own and straight from the memory that
 //! a prong or a drive filled, while the consumer computes. When the consumer takes the batch, one kernel on the
-//! consumer's own stream makes the elements in the consumer's own memory: it normalises, mixes and orders them, with
-//! the results of the loader's threads to the bit. So a batch is an ordinary tensor of the consumer's afterwards, and
-//! holds nothing of the loader's.
+//! consumer's own stream makes the elements in the consumer's own memory: it normalises, mixes and orders them. The
+//! elements equal the ones that the loader's threads make, to the bit. Afterwards a batch is an ordinary tensor of the
+//! consumer, and holds none of the loader's memory.
 //!
 //! ```no_run
 //! use ddlp_cuda::{CudaTarget, Device, Output};

@@ -91,7 +91,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Returns how many bytes a piece of work moves: those of the rows for copies to the device, and those read and
+    /// Returns how many bytes a piece of work moves: the rows' bytes for copies to the device; the bytes read and
     /// written for work within it.
     pub fn bytes(&self, work: Work) -> u64 {
         let bytes = self.plain.len() as u64;

@@ -129,7 +129,7 @@ impl Drop for Registered {
     }
 }
 
-/// What the driver answers if it never registers memory of a kind, such as that of a file.
+/// What the driver answers if it never registers memory of this kind, such as the memory of a file.
 const NEVER_REGISTERED: [i32; 4] =
     [code::INVALID_VALUE, code::OPERATING_SYSTEM, code::NOT_PERMITTED, code::NOT_SUPPORTED];
 
@@ -180,7 +180,7 @@ impl PinnedSlots {
         drop(registered);
     }
 
-    /// Ends all registrations but those of slots from which something is still copied.
+    /// Ends all registrations, except of slots from which something is still copied.
     pub fn clear(&self, copied: &[usize]) {
         let mut slots = self.lock();
         slots.by_address.retain(|address, _| copied.contains(address));

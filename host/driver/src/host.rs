@@ -10,7 +10,7 @@
 //! - [`Host::kernel_identity`]: NQN and identifier as a fixed pair, as Linux requires for all its associations. Runs
 //!   through the kernel keep apart by locks on its nodes.
 //!
-//! The NQN is that of nvme-cli (`/etc/nvme/hostnqn`), else the one in `/var/lib/ddlp/hostnqn`, else the user's own, in
+//! The NQN is nvme-cli's (`/etc/nvme/hostnqn`), else the one in `/var/lib/ddlp/hostnqn`, else the user's own, in
 //! `$XDG_STATE_HOME/ddlp/hostnqn` or `~/.local/state/ddlp/hostnqn`. If there is none, one is made and kept in the first
 //! of the latter two that can be written.
 //!

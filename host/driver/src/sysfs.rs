@@ -5,8 +5,8 @@
 //! - `namespaces`: its namespaces and their nodes, found by NSID.
 //!
 //! The numbers in the names of nodes carry no meaning here. Y of `/dev/ngXnY` is not an NSID (kernels that scan
-//! asynchronously number namespaces in order of completion), and X is the instance of the controller or that of its
-//! subsystem. The layout is that of Linux 6.1 to 6.12 (`drivers/nvme/host`: `core.c`, `multipath.c`, `sysfs.c`), with
+//! asynchronously number namespaces in order of completion), and X is the instance of the controller or of its
+//! subsystem. The layout is as in Linux 6.1 to 6.12 (`drivers/nvme/host`: `core.c`, `multipath.c`, `sysfs.c`), with
 //! native multipath and without.
 //!
 //! Nothing here sends a command to a controller or opens a node, so a reader never waits for a drive that is gone. The

@@ -34,7 +34,7 @@ pub fn given(
     }
     match Classed::new(dataset, names) {
         Ok(dataset) => Ok(Arc::new(dataset)),
-        // The classes are those of several labels.
+        // The classes come from samples with several labels.
         Err(ClassesError::Unlabelled) if beside.position(LABELS).is_some() => Ok(for_fields),
         Err(error) => Err(refused(error)),
     }

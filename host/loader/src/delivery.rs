@@ -96,10 +96,10 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     /// The system's error when it refuses the memory.
     fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>>;
 
-    /// Frees the memory of all buffers that are not on loan, and from now on that of each buffer which returns. The
-    /// loader calls this at the end of the run, when its threads have ended; the consumer may still hold batches. By
-    /// default, the memory is freed when the target is dropped: after the loader, and after the last handle that shows
-    /// its figures.
+    /// Frees the memory of all buffers that are not on loan, and from now on the memory of each buffer that returns.
+    /// The loader calls this at the end of the run, when its threads have ended; the consumer may still hold batches.
+    /// By default, the memory is freed when the target is dropped: after the loader, and after the last handle that
+    /// shows its figures.
     fn end(&self) {}
 }
 
@@ -223,7 +223,7 @@ pub struct BufferNeed {
 }
 
 impl BufferNeed {
-    /// Describes what whoever measures or tests a target without a loader needs: nobody is woken.
+    /// Describes buffers for measuring or testing a target without a loader: nobody is woken.
     pub fn new(count: usize, bytes: usize, table: Arc<[u8]>) -> Self {
         Self { count, bytes, table, returned: BufferReturned::default() }
     }

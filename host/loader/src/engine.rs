@@ -8,7 +8,7 @@
 //! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
 //! - `fetching`: the fetch stage, if the dataset's reads have latency.
 //! - `holder`: what the run records when the drive that holds the dataset is silent, or samples arrive damaged from it.
-//!   `silence`: what of that the report says.
+//!   `silence`: which silences the report names.
 //! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
 //! - `consumer`: delivery of batches, and records of their samples. `drives`: what drives report of themselves.
 

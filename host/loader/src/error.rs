@@ -230,7 +230,7 @@ impl LoaderError {
     }
 }
 
-/// Why a drive cannot be used. The message contains that of the cause, and says what to do.
+/// Why a drive cannot be used. The message contains the cause's message, and says what to do.
 #[derive(Debug)]
 pub struct DriveError {
     reason: String,

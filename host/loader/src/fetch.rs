@@ -7,8 +7,8 @@
 //! A batch that has begun, and the awaited batch, may each take as many bytes again. Datasets without latency have no
 //! such stage: there the threads that prepare samples read them.
 //!
-//! Out of order, a sample that comes goes to the oldest batch that waits for any, which in exchange leaves a sample of
-//! its own to the batch that asked. So a late sample delays no batch but the last one of an epoch.
+//! Out of order, a sample that comes goes to the oldest batch that waits for a sample. In exchange, that batch leaves
+//! one of its own samples to the batch that asked. So a late sample delays only the last batch of an epoch.
 //!
 //! `ahead` has the decisions, without threads, clock or I/O, [`Depth`] how many samples are in flight, and `hedge`
 //! which are asked for twice. `Engine` carries them out (`engine/fetching.rs`); the threads that fetch are
@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of samples that are fetched ahead: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// Batches that are claimed ahead: while the samples of one wait, those of the next are fetched. Small batches may need
-/// a larger number, so that all reads can be in flight.
+/// Batches that are claimed ahead: while the samples of one batch wait, the samples of the next are fetched. Small
+/// batches may need a larger number, so that all reads can be in flight.
 const AHEAD_BATCHES: usize = 2;
 
 /// The fetch stage's decisions about fetched samples.

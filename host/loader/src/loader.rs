@@ -222,7 +222,7 @@ impl Loader {
         self.engine.task.cut.samples_of_rank()
     }
 
-    /// Returns the names of the classes; a label is an index into them. They are those of the dataset, unless a table
+    /// Returns the names of the classes; a label is an index into them. The dataset names the classes, unless a table
     /// of fields names others.
     pub fn classes(&self) -> &[String] {
         let RunTask { beside, dataset, .. } = &self.engine.task;

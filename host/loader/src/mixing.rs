@@ -129,7 +129,8 @@ impl BatchMix {
         }
     }
 
-    /// Makes the mixed label of a row: one float32 for each class. `out` is 0, and `classes` are those of all rows.
+    /// Makes the mixed label of a row: one float32 for each class. `out` is 0, and `classes` has the classes of all
+    /// rows.
     pub(crate) fn mix_labels(&self, classes: &[u32], row: usize, out: &mut [u8]) {
         let (own, other) = (classes[row], classes[row.checked_sub(1).unwrap_or(classes.len() - 1)]);
         let (weight, rest) = (self.weight() as f32, (1.0 - self.weight()) as f32);

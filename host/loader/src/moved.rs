@@ -1,8 +1,7 @@
 //! Samples that came out of order, and so moved from one batch to another: what a state has to say of them.
 //!
-//! The batches that were delivered have other samples than the order names for them. The samples that they have beyond
-//! the order's are as many as those that they lack. A run that resumes delivers the latter where the order has the
-//! former. No I/O.
+//! The delivered batches have other samples than the order names for them: some samples are extra, and equally many are
+//! missing. A run that resumes delivers the missing samples where the order has the extra ones. No I/O.
 
 use crate::schedule::BatchId;
 use serde::{Deserialize, Serialize};

@@ -68,7 +68,7 @@ pub struct EpochCut {
     pub buckets: Option<Arc<Buckets>>,
 }
 
-/// Samples that are cut into batches: those of an epoch, or of one bucket.
+/// Samples that are cut into batches: all samples of an epoch, or of one bucket.
 #[derive(Clone, Copy)]
 struct Section {
     /// Position of the first sample in the epoch's order.
@@ -178,8 +178,8 @@ impl EpochOrder {
         Ok(Self { cut, ids, dataset: walks.copies().dataset })
     }
 
-    /// Returns the sample ids of this rank's share of global batch `batch`: those of the first views, of the second
-    /// ones, and so on.
+    /// Returns the sample ids of this rank's share of global batch `batch`: first the ids of the first views, then of
+    /// the second views, and so on.
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
         let view = |view: u64| self.cut.share(batch).map(move |at| self.ids[at as usize] + view * self.dataset);
         (0..self.cut.views).flat_map(view).collect()

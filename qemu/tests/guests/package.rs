@@ -129,7 +129,7 @@ fn serves(admin: &Admin<'_>, nqn: &str, pack: &Path, digest: &str) -> Result<()>
 }
 
 /// Connects the board's own kernel, whose udev has the package's rule: the drive's nodes belong to the group `ddlp`,
-/// those of the ordinary disk stay as they were.
+/// and the ordinary disk's nodes stay as they were.
 fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     // Without a time-out, as `nvme connect` leaves it: reads would wait for a lost drive.
     let (address, port) = ADDRESS.split_once(':').context("an address")?;

@@ -49,8 +49,8 @@ pub struct Disagreement {
     pub found: Option<Ability>,
 }
 
-/// Returns the first of the needed abilities on which two machines disagree. `abilities` are those of the machine that
-/// has to do the work.
+/// Returns the first of the needed abilities on which two machines disagree. `abilities` belong to the machine that has
+/// to do the work.
 pub fn disagreement(needs: &[Ability], abilities: &[Ability]) -> Option<Disagreement> {
     needs.iter().find(|&need| !abilities.contains(need)).map(|&needed| {
         let found = abilities.iter().copied().find(|ability| ability.number == needed.number);

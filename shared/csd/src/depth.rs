@@ -2,9 +2,10 @@
 //!
 //! A depth of `auto` begins small and doubles every round trip, as long as samples then come faster. When they do not,
 //! it is set to twice the rate times the least latency: what the path holds, and as much again for jitter. From time to
-//! time it tries whether more is faster by now. Each time that the store pushes back, it shrinks.
+//! time, the depth grows as a trial, in case more samples in flight are faster by now. Each time that the store pushes
+//! back, the depth shrinks.
 //!
-//! Only a round in which the depth kept samples from being asked for says whether it is too small.
+//! Only a round in which the depth held back requests shows whether the depth is too small.
 
 /// First depth of `auto`.
 const FIRST: usize = 16;
@@ -81,7 +82,7 @@ impl Depth {
         Self { limit: FIRST.min(most), most, auto: Some(auto) }
     }
 
-    /// Returns a depth that is `most` as long as the store does not push back, and then grows again by trial.
+    /// Returns a depth that stays `most` until the store pushes back, and then grows again by trial.
     pub fn most(most: usize) -> Self {
         let depth = Self::auto(most);
         let auto = depth.auto.map(|auto| Auto { phase: Phase::Steady { rounds: 0, before: most }, ..auto });

@@ -1,6 +1,6 @@
 //! What host and drive share: their messages above NVMe, and the preparation of a sample in both.
 //!
-//! - [`abilities`]: what a run needs of both machines, and on which of that they agree.
+//! - [`abilities`]: the abilities that a run needs of both machines, and on which of them the machines agree.
 //! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
 //! - [`request`]: the data of one Execute Program (batch, samples, generation of the slot), and how it ends.
 //! - [`cancel`]: the command that cancels a batch.

@@ -1,8 +1,8 @@
 //! Vendor log pages of the drive: its identity (C1h) and its counters (C0h).
 //!
 //! Each is one 4096-byte block: fixed fields in little-endian, zeros behind them, and a CRC32C of the whole block. From
-//! byte 128 on, the identity has the list of the drive's [`abilities`]. A host ignores those whose
-//! numbers it does not know.
+//! byte 128 on, the identity has the list of the drive's [`abilities`]. A host ignores abilities whose numbers it does
+//! not know.
 
 use crate::abilities::{self, ABILITIES_MAX, ABILITY_BYTES};
 use crate::{BLOCK_BYTES, crc32c_without};

@@ -2,7 +2,7 @@
 //!
 //! The layout is little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header
 //! and ids. A request for images of lower [fidelity](Fidelity) has version 2, which older agents refuse; all others
-//! have version 1. The command's parameters ([`BatchRequest::parameters`]) repeat batch and slot for whoever watches
+//! have version 1. The command's parameters ([`BatchRequest::parameters`]) repeat batch and slot for people who watch
 //! the link; the drive refuses a command whose parameters and data disagree. Memory range sets are not used.
 //!
 //! The command ends with one of these statuses (status code type and code; DNR is Do Not Retry):

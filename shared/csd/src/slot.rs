@@ -122,7 +122,7 @@ pub enum SlotError {
     Outcome {
         /// Sample.
         sample_id: u64,
-        /// Index in the dataset, as the record gives it: that of the row, or that of the sample or neighbour that the
+        /// Index in the dataset, as the record gives it, of the row's sample, or of the sample or neighbour that the
         /// drive could not prepare.
         index: u64,
         /// Outcome found.

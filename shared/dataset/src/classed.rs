@@ -1,10 +1,10 @@
-//! A dataset whose classes are numbered as the program says, not as the dataset does.
+//! A dataset whose classes the program numbers, not the dataset.
 //!
-//! A folder or a list with names numbers the classes that it has: a validation list that lacks a class numbers the
-//! classes after it otherwise than the training list. With the same [`Classed`] around both, a class has the same
-//! number in both. [`read_class_list`](crate::read_class_list) reads the names from a file.
+//! A folder or a list with names numbers the classes that it has. So a validation list that lacks a class numbers later
+//! classes differently from the training list. Inside [`Classed`] with the same names, a class has the same number in
+//! both lists. [`read_class_list`](crate::read_class_list) reads the names from a file.
 //!
-//! The identity stays that of the dataset: a drive serves the same samples, and the host alone knows their labels.
+//! The identity stays the dataset's: a drive serves the same samples, and the host alone knows their labels.
 
 use crate::label_text::LabelTexts;
 use crate::pack::Blocks;

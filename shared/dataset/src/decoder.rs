@@ -1,4 +1,5 @@
-//! The decoders of samples, and the abilities of this machine: those of `ddlp-pixels`, and one for each form of a pack.
+//! The decoders of samples, and the abilities of this machine: all abilities of `ddlp-pixels`, and one for each form of
+//! a pack.
 
 use crate::forms::StoredForm;
 use ddlp_pixels::{Ability, AbilityNumber, Format, PixelError, Source, abilities_without_forms};

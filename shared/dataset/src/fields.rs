@@ -1,7 +1,7 @@
 //! Fields beside a dataset: numbers for each of its samples, which the host adds to every batch.
 //!
-//! A field named `label` takes the place of the dataset's own labels. The drives know nothing of these fields: a batch
-//! gets them when it is complete, whoever prepared its images.
+//! A field named `label` takes the place of the dataset's own labels. The drives know nothing of these fields: the host
+//! adds them to a batch when all images of the batch are prepared.
 
 mod column;
 mod csv;
@@ -33,7 +33,7 @@ pub struct SampleFields {
     classes: Option<Vec<String>>,
 }
 
-/// The values of one field: those of sample 0 first, without gaps.
+/// The values of one field, in the order of samples, without gaps.
 #[derive(Clone, Debug)]
 struct Column {
     field: Field,
@@ -217,9 +217,9 @@ impl SampleFields {
         self.columns.is_empty()
     }
 
-    /// Adds a field for a dataset of `samples` samples. `values` has the value of sample 0 first, then that of sample
-    /// 1, without gaps, in this machine's byte order. The field is of kind [`FieldKind::Vector`]; a field named `label`
-    /// of kind [`FieldKind::Label`].
+    /// Adds a field for a dataset of `samples` samples. `values` has the samples' values in order, without gaps, in
+    /// this machine's byte order. The field is of kind [`FieldKind::Vector`]; a field named `label` of kind
+    /// [`FieldKind::Label`].
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl SampleFields {
         self.fields().position(|field| field.name == name)
     }
 
-    /// Returns the label of a sample of the dataset: that of the field `label`, if there is one.
+    /// Returns the label of a sample of the dataset, from the field `label` if there is one.
     ///
     /// # Panics
     ///

@@ -4,7 +4,7 @@ use crate::forms::StoredForm;
 use ddlp_pixels::{FormDecoder, FormImage, Source};
 use std::ops::Range;
 
-/// A piece of a sample whose bytes lie apart: those of one scan group, or the markers.
+/// A piece of a sample whose bytes lie apart: one scan group's bytes, or the markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The piece's bytes, counted as the header counts them.
@@ -13,8 +13,8 @@ pub struct Piece {
     pub crc32c: u32,
 }
 
-/// What is known of a sample before any of its bytes are read. Ranges count bytes from wherever the source counts: the
-/// beginning of the sample's file, or that of the file that holds many samples.
+/// What is known of a sample before any of its bytes are read. Ranges count bytes from the source's own origin: the
+/// beginning of the sample's file, or of the file that holds many samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Form in which the sample is stored.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const LINKS_MAX: u32 = 40;
 /// Lists of class names that lie beside shards and batch files.
 const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.txt", "coarse_label_names.txt"];
-/// Extensions of files that may change what kind of dataset a folder is taken for, beside those of images.
+/// Extensions of files that may change what kind of dataset a folder is taken for, beside the extensions of images.
 const EXTENSIONS: [&str; 3] = [".bin", ".tar", ".txt"];
 
 /// Returns whether a file written at `place` would change the dataset that was opened at `root`, because it is one of

@@ -10,8 +10,8 @@
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
-//! [`open`] recognises the kind of a path, unless [`OpenOptions`] name it. [`Classed`] numbers the classes of a dataset
-//! otherwise. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`] keeps a small dataset in
+//! [`open`] recognises the kind of a path, unless [`OpenOptions`] name it. [`Classed`] gives the classes of a dataset
+//! other numbers. [`SampleReader`] takes a sample from its source to its pixels. [`Resident`] keeps a small dataset in
 //! memory.
 //!
 //! This crate decodes no image itself: it hands a sample's bytes ([`Source`]) to `ddlp-pixels`, which decodes them.
@@ -128,7 +128,7 @@ impl FetchDepth {
     }
 }
 
-/// A dataset of a mix: neighbouring samples, which epochs walk apart from those of other parts.
+/// A dataset of a mix: neighbouring samples, over which epochs walk separately from other parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixPart {
     /// Name for messages.
@@ -212,8 +212,8 @@ pub trait Dataset: Send + Sync {
         self.read(index, header, offset, &mut memory[place])
     }
 
-    /// Puts the pieces to read of a sample in pieces into `pieces`, which is empty: those of the scan groups up to a
-    /// fidelity, or all and, last, the markers. Returns the number of bytes of all pieces. Any other sample has none
+    /// Fills `pieces`, which is empty, with the pieces to read of a sample in pieces: the scan groups up to a fidelity,
+    /// or all groups and, last, the markers. Returns the number of bytes of all pieces. Any other sample has no pieces
     /// ([`StoredForm::is_in_pieces`](pack::StoredForm::is_in_pieces)).
     fn pieces(
         &self,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Classes of latency: the first one has requests of less than 1 ms, each other one those of less than twice as long
-/// as the class before it, and the last one all others.
+/// Classes of latency. The first class has requests of less than 1 ms. The bound of each further class is twice the
+/// bound of the class before it; the last class has all other requests.
 const CLASSES: usize = 18;
 
 /// Requests to a store since it was opened.

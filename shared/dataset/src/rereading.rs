@@ -17,7 +17,7 @@ impl Rereading {
     ///
     /// # Errors
     ///
-    /// The problem, if the bytes differed from those of the read before each time.
+    /// The problem, if no two reads in a row gave the same bytes.
     pub(crate) fn reads_again(&mut self, checksum: u32) -> Result<bool, String> {
         self.reads += 1;
         if self.last.replace(checksum) == Some(checksum) {
@@ -32,7 +32,7 @@ impl Rereading {
         ))
     }
 
-    /// Returns whether these bytes, which are intact, differ from those of the read before.
+    /// Returns whether these bytes, which are intact, differ from the bytes of the read before.
     pub(crate) fn is_healed(&self, bytes: &[u8]) -> bool {
         self.last.is_some_and(|last| last != crc32c::crc32c(bytes))
     }

@@ -303,8 +303,8 @@ impl Dataset for Resident {
         }
     }
 
-    /// Announces to the dataset only samples that are not in memory: those that no group holds, and those of groups
-    /// that have not been read yet.
+    /// Announces to the dataset only samples that are not in memory: samples that no group holds, or whose group has
+    /// not been read yet.
     fn announce(&self, indices: &[u64], ahead: Ahead) {
         let left: Vec<u64> = indices.iter().copied().filter(|&index| self.pixels_if_read(index).is_none()).collect();
         if !left.is_empty() {

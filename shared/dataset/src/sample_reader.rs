@@ -11,8 +11,8 @@
 //! state machine `fetch` decides all that, without I/O.
 //!
 //! One thread may drive the machine from the sample's place to its pixels ([`SampleReader::prepare`]). Or one thread
-//! drives those of several samples as far as it comes without waiting ([`SampleReader::fetch`]), and another one does
-//! the rest.
+//! drives the machines of several samples as far as it can without waiting ([`SampleReader::fetch`]), and another
+//! thread does the rest.
 
 mod ahead;
 mod bytes;

@@ -2,8 +2,8 @@
 //!
 //! - The first line names the columns. Every other line is data, also one that begins with `#`: there are no comments.
 //! - Spaces at the ends of a cell do not belong to it, unless the cell is quoted.
-//! - A quoted cell may contain commas, line breaks, and quotes written twice. A quote anywhere else is an error, as is
-//!   one that is not closed: the lines up to the next quote would be one cell, and their samples would be missing.
+//! - A quoted cell may contain commas, line breaks, and quotes written twice. A quote anywhere else is an error. So is
+//!   a quote that is not closed: the lines up to the next quote would be one cell, and their samples would be missing.
 
 use crate::text_file;
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(crate) struct Line<'b> {
     pub cells: Vec<Cow<'b, [u8]>>,
 }
 
-/// Why a line is none of a table: its number, what is wrong, and what to do.
+/// Why a line is invalid: its number, what is wrong, and what to do.
 pub(crate) type WrongLine = (u64, String);
 
 impl<'b> Table<'b> {

@@ -116,7 +116,7 @@ impl Index {
         if found != expected {
             return Err(Error::IndexChecksum { expected, found });
         }
-        // The number of patches is less than that of the bytes given, so it fits.
+        // There are fewer patches than bytes given, so the number fits.
         let patches = header.patches() as usize;
         let (lengths, checksums) = table.split_at(lengths_bytes(patches as u64) as usize);
         let lengths = <[U16]>::ref_from_bytes(&lengths[..2 * patches]).expect("two bytes for each patch");
@@ -209,8 +209,8 @@ impl Index {
         *self.bounds.last().expect("bounds are never empty")
     }
 
-    /// Returns the bytes of the image that a region needs: for each row of patches that the region touches, from the
-    /// top down, those of the patches that it touches.
+    /// Returns where the bytes lie that a region needs: one range for each row of patches that the region touches, from
+    /// the top down.
     ///
     /// # Errors
     ///

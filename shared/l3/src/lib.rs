@@ -1,8 +1,8 @@
 //! L3: lossless 8-bit RGB and gray images, cut into patches that decode in parallel and by region.
 //!
-//! [`encode`] makes the bytes of an image; [`OpenImage`] gives back its pixels, or those of a [`Region`]. [`Index`] is
-//! the part of the bytes that names the place of each patch: a reader that has it can fetch the patches of a region,
-//! and decode the region from them. docs/l3.md describes the format bit by bit.
+//! [`encode`] makes the bytes of an image; [`OpenImage`] gives back its pixels, or the pixels of a [`Region`].
+//! [`Index`] is the part of the bytes that names the place of each patch: a reader that has it can fetch the patches of
+//! a region, and decode the region from them. docs/l3.md describes the format bit by bit.
 //!
 //! Modules: `index` (header and table), `patch` (the bytes of one patch, and how its pixels come back), `predict`
 //! (predictions from the row above), `bits` (fields of n bits), `color` (differences between channels), `encode`,

@@ -3,8 +3,8 @@
 use crate::planes::{MAX_SIDE, Row};
 
 /// How the pixels of a row follow from the row above: from the pixels `a` above to the left, `b` above, and `c` above
-/// to the right. At the left edge of a patch, `b` takes the place of `a`; at its right edge, that of `c`. The mean of
-/// two pixels is rounded up.
+/// to the right. At the left edge of a patch, `b` takes the place of `a`; at the right edge, `b` takes the place of
+/// `c`. The mean of two pixels is rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Predictor {

@@ -16,7 +16,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Tells whether the region has pixels, all of which lie in an image of this size.
+    /// Returns whether the region has pixels, and all of them lie in an image of this size.
     pub(crate) fn is_inside(&self, width: usize, height: usize) -> bool {
         let fits = |begin: usize, count: usize, side: usize| {
             count > 0 && begin.checked_add(count).is_some_and(|end| end <= side)

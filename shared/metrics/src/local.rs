@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that a server tries: those of processes that were killed may be taken.
+/// Names that a server tries: killed processes may have left theirs behind.
 const NAMES_MAX: usize = 64;
 
 /// Number of the next server of this process.

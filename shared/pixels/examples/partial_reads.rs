@@ -1,8 +1,8 @@
 //! Counts the bytes that training crops need of the JPEGs in a folder, by their row indices:
 //! `cargo run --release -p ddlp-pixels --example partial_reads -- FOLDER [EPOCHS]`.
 //!
-//! The crops are those of the pipeline `imagenet-train`. A file without a row index is read whole. For the count in
-//! blocks of 4 KiB, the files lie one after the other without gaps; blocks of header and rows that coincide count once.
+//! The crops come from the pipeline `imagenet-train`. A file without a row index is read whole. For the count in blocks
+//! of 4 KiB, the files lie one after the other without gaps; blocks of header and rows that coincide count once.
 
 use std::error::Error;
 use std::fs;

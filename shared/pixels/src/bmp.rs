@@ -1,5 +1,5 @@
-//! What Pillow reads of a BMP otherwise than the `image` crate: run-length codes, values of 5 and 6 bits, and the
-//! header of OS/2 version 2.
+//! Parts of a BMP that Pillow reads differently from the `image` crate: run-length codes, values of 5 and 6 bits, and
+//! the header of OS/2 version 2.
 
 use crate::error::PixelError;
 use crate::info::{Format, ImageInfo};
@@ -58,8 +58,7 @@ pub(crate) fn with_known_header(file: &[u8]) -> Cow<'_, [u8]> {
     shortened().map_or(Cow::Borrowed(file), Cow::Owned)
 }
 
-/// Changes the values of an image of 16 bits a pixel from those of the `image` crate, which rounds, to Pillow's, which
-/// cuts off.
+/// Changes the values of an image of 16 bits a pixel to Pillow's: the `image` crate rounds, Pillow cuts off.
 pub(crate) fn cut_off_levels(file: &[u8], pixels: &mut [u8]) {
     let Some(masks) = masks_of_sixteen_bits(file) else { return };
     let levels = masks.map(|mask| {

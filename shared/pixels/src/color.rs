@@ -7,7 +7,7 @@ use crate::level::{Level, for_levels};
 
 /// Pixels that change at once, as planes of floats.
 const BLOCK: usize = 64;
-/// Weights of red, green and blue in a gray value: torchvision's, which are those of ITU-R BT.601.
+/// Weights of red, green and blue in a gray value: torchvision's, from ITU-R BT.601.
 const GRAY: [f32; 3] = [0.2989, 0.587, 0.114];
 /// Factor by which torchvision multiplies a value from 0 to 1, before it drops the fraction.
 const WHITE: f32 = 255.999;

@@ -41,8 +41,8 @@ impl CompiledPipeline {
         Ok(Self { pairs, turns: pipeline.exif_orientation, output, has_canvas: pipeline.has_canvas() })
     }
 
-    /// Returns the width and height that an image of this size has on its canvas; without a canvas, those of every
-    /// prepared sample. `size` is that of the upright image, if the pipeline turns images upright.
+    /// Returns the width and height that an image of this size has on its canvas; without a canvas, the width and
+    /// height of every prepared sample. `size` is the size of the upright image, if the pipeline turns images upright.
     ///
     /// # Errors
     ///

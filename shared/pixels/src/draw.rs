@@ -60,7 +60,7 @@ pub trait Words {
     /// method for generating gamma variables", 2000). For a small α the number itself would often round to 0.
     fn log_gamma(&mut self, alpha: f64) -> f64 {
         if alpha < 1.0 {
-            // u is above 0, so its logarithm is finite, but for a tiny α the quotient may not be.
+            // u is above 0, so its logarithm is finite. For a tiny α, the quotient may still be infinite.
             let u = 1.0 - self.uniform();
             return (self.log_gamma(alpha + 1.0) + libm::log(u) / alpha).max(f64::MIN);
         }

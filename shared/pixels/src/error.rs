@@ -173,9 +173,9 @@ fn said_of(first: &[u8]) -> String {
 }
 
 impl PixelError {
-    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory,
-    /// [`Misfit`](Self::Misfit) and [`Function`](Self::Function) that of an unsupported one; to decide about an image,
-    /// call [`is_of_the_image`](Self::is_of_the_image) first.
+    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory;
+    /// [`Misfit`](Self::Misfit) and [`Function`](Self::Function) have the code of an unsupported image. To decide about
+    /// an image, call [`is_of_the_image`](Self::is_of_the_image) first.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,

@@ -6,12 +6,12 @@
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
 //! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Preparer::cut`] makes pieces of a
-//! progressive JPEG, of which the first ones give the image at a lower fidelity, and [`similarity`] compares images.
+//! progressive JPEG, whose first pieces give the image at a lower fidelity; [`similarity`] compares images.
 //! [`Normalizer`] turns pixels into floats, and [`blend`] mixes images; only the host does that. A [`Field`] describes
 //! what comes out: name, kind, type, layout and shape. The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
-//! (other formats; `pnm` and `bmp` read what Pillow reads otherwise than the `image` crate), `plan` (what is read of a
+//! (other formats; `pnm` and `bmp` decode where Pillow and the `image` crate differ), `plan` (what is read of a
 //! sample), `form_image` (images of forms that implement [`FormDecoder`]), `raw` (uncompressed pixels), `rows` (pixels
 //! in bands), `planar` (images of three planes), `interleave` (planes to RGB pixels), `mirror` (rows of pixels),
 //! [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready for samples), `steps` (which operations

@@ -27,7 +27,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns whether none of the limits exceeds that of `most`.
+    /// Returns whether no limit exceeds the same limit of `most`.
     pub fn is_within(&self, most: &Self) -> bool {
         self.pixels <= most.pixels && self.scans <= most.scans && self.memory_bytes <= most.memory_bytes
     }
@@ -62,7 +62,7 @@ impl Limits {
         self.reserve_more(buffer, values)
     }
 
-    /// Makes room for `values` more values behind those of a buffer. Otherwise as [`reserve`](Self::reserve).
+    /// Makes room for `values` more values at the end of a buffer. Otherwise like [`reserve`](Self::reserve).
     pub(crate) fn reserve_more<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
         buffer.try_reserve_exact(values).map_err(|_| {
             let bytes = values.saturating_mul(size_of::<T>());

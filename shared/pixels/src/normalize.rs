@@ -38,7 +38,7 @@ use x86 as vectors;
 pub struct Normalize {
     /// Mean, which is subtracted.
     pub mean: [f64; 3],
-    /// Standard deviation, by which is divided.
+    /// Standard deviation, which divides the difference.
     pub std: [f64; 3],
 }
 

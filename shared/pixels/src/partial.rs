@@ -20,7 +20,7 @@ pub struct PartialJpeg<'a> {
 }
 
 impl<'a> PartialJpeg<'a> {
-    /// Opens the rows of MCUs that a plan needs. Returns `None` if they are not there or not those of the index.
+    /// Opens the rows of MCUs that a plan needs. Returns `None` if the rows are not there, or do not fit the index.
     pub(crate) fn open(
         &self,
         rows: Option<Range<u32>>,

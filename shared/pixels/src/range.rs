@@ -20,7 +20,7 @@ const SURE_SUM: i64 = 4 * RESULT_MAX - 4;
 /// Largest coefficient that an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
 const ENCODER_MAX: i64 = 1024;
 /// Quantised coefficients that the Huffman codes of 8-bit files can express. The first coefficient of a block is coded
-/// as its difference to that of the block before, in 11 bits; the others have 10 bits.
+/// as its difference from the first coefficient of the block before, in 11 bits; the others have 10 bits.
 const FIRST_CODED: RangeInclusive<i16> = -1024..=1023;
 const OTHERS_CODED: RangeInclusive<i16> = -1023..=1023;
 

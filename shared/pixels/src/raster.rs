@@ -67,7 +67,7 @@ fn decode_by_crate(
     Ok(decoded)
 }
 
-/// Checks an image's size and its decoder's memory, beside that of the RGB pixels, and waits for its turn.
+/// Checks an image's size and the memory that its decoder needs beside the RGB pixels, and waits for a turn.
 fn admit(limits: Limits, (width, height): (u32, u32), own_bytes: u64) -> Result<Option<large::Turn>, PixelError> {
     let count = u64::from(width) * u64::from(height);
     limits.check_pixels(width, height)?;

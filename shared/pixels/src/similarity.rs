@@ -1,7 +1,7 @@
 //! How alike two images look: SSIM (Wang, Bovik, Sheikh, Simoncelli 2004) and MS-SSIM (Wang, Simoncelli, Bovik 2003).
 //!
 //! Windows are Gaussian with σ = 1.5, of 11 × 11 pixels, within the image. C₁ = (0.01 · 255)², C₂ = (0.03 · 255)², and
-//! variances divide by the weights' sum. So values are those of scikit-image's `structural_similarity` with
+//! variances divide by the weights' sum. So values equal scikit-image's `structural_similarity` with
 //! `gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=255`. MS-SSIM has the five scales and
 //! weights of its paper. A scale's pixels are the means of 2 × 2 pixels of the scale before.
 

@@ -1,7 +1,7 @@
 //! Warps: each pixel of the result comes from the place in the image that a matrix names.
 //!
-//! The conventions are those of torchvision's tensors: pixel x covers x to x + 1, a rotation turns around the centre of
-//! the image, and coordinates round half to even. A place is computed in f64 with +, −, ×, ÷, in one order, so every
+//! The conventions are torchvision's for tensors: pixel x covers x to x + 1, a rotation turns around the centre of the
+//! image, and coordinates round half to even. A place is computed in f64 with +, −, ×, ÷, in one order, so every
 //! machine finds the same one; sines come from the pinned `libm`. Bilinear interpolation is fixed point, with places in
 //! 1/2048 of a pixel. Pixels outside the image have the fill colour. `sample` makes pixels, `warped` reads an image
 //! through a warp.

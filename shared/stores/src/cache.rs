@@ -1,8 +1,8 @@
 //! The local cache of a dataset that comes over a network: bytes that were read once lie on a disk of this machine, for
 //! all of its processes.
 //!
-//! What the cache has is a gift: it may be lost at any time, and a run then asks the store again. Bytes that are not
-//! intact are never handed out. If the cache cannot be written, it is off for the rest of the run, and the run goes on.
+//! Cached bytes may be lost at any time; a run then asks the store for them again. Bytes that are not intact are never
+//! handed out. If the cache cannot be written, it is off for the rest of the run, and the run goes on.
 //!
 //! - `segment`: the files. `extents`: which bytes lie in which file. `folder`: room, and what dead processes left.
 

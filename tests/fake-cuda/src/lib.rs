@@ -1,6 +1,6 @@
 //! A stand-in for NVIDIA's driver: a library `libcuda.so.1` that computes on the CPU.
 //!
-//! What the agent is for a drive, this is for a GPU. Tests run the product's own code on it: the same calls, and the
+//! It simulates a GPU, as the agent simulates a drive. Tests run the product's own code on it: the same calls, and the
 //! kernels' own sources, compiled for the CPU. It is at least as strict as the real driver, and it is slow.
 //!
 //! - Work that is queued runs when a seeded scheduler chooses its stream: some while other functions are called, the

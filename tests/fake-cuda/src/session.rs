@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Returns the stream of a handle, which may also be that of a default stream, if its context is current.
+    /// Returns the stream of a handle, which may belong to a default stream, if the stream's context is current.
     pub fn stream(&mut self, handle: u64) -> Result<u64, Failure> {
         let context = self.context()?;
         let stream = match handle {

@@ -238,7 +238,7 @@ fn each_of_the_two_checks_finds_a_dataset_that_has_changed() {
     }
 }
 
-/// A dataset of which the disk cannot read these samples.
+/// A dataset on a disk that cannot read these samples.
 struct BadSectors {
     samples: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Buckets: each batch has images of one size, whoever prepares it.
+//! Buckets: each batch has images of one size, whichever prong prepares it.
 
 use ddlp_host::pixels::ops::{RandomHorizontalFlip, RandomResizedCrop, Resize, Size};
 use ddlp_host::{

@@ -30,7 +30,7 @@ pub(super) fn contents(builder: LoaderBuilder, finish: impl Fn(Batch) -> Batch) 
     found
 }
 
-/// Asserts that a run whose target finishes batches has those of the default target.
+/// Asserts that a run whose target finishes batches delivers the same batches as the default target.
 fn assert_same(name: &str, expected: &[(u32, u32, blake3::Hash)], builder: LoaderBuilder) {
     for of_slots in [OfSlots::Copied, OfSlots::Kept] {
         let found =

@@ -1,4 +1,4 @@
-//! Batches that end in the memory of a GPU are those of the host, and whatever fails there ends in a sentence.
+//! Batches in the memory of a GPU equal the host's, and an error explains in a sentence what failed there.
 //!
 //! With `DDLP_CUDA` in the environment, the tests that call `on_driver` run on this machine's driver.
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time of a slow read. It exceeds that of preparing a small photograph many times.
+/// Time of a slow read. It is many times the time of preparing a small photograph.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// A disk, or a drive with the dataset, that is slow to answer.

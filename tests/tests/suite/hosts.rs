@@ -1,4 +1,4 @@
-//! Machines as agents with a list of allowed hosts know them: by one NQN, whatever program runs there.
+//! Agents with a list of allowed hosts know a machine by one NQN, whatever program runs there.
 
 use ddlp_host::{DriveSpec, Host, LoaderBuilder, Strategy};
 use ddlp_tests::agent::{Agent, program};

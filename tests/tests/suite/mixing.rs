@@ -1,4 +1,4 @@
-//! MixUp and CutMix: who prepared a batch changes nothing.
+//! MixUp and CutMix give the same batches, whichever prong prepared them.
 
 use ddlp_host::{Batch, CorruptPolicy, DType, DriveSpec, LoaderBuilder, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Pipeline;

@@ -1,5 +1,5 @@
-//! What the loader asks of a dataset: it announces samples before it reads them, reads those of a small dataset once in
-//! a run, and gets the same pixels from a raw pack that is much larger than memory.
+//! What the loader asks of a dataset: it announces samples before it reads them, reads the samples of a small dataset
+//! once in a run, and gets the same pixels from a raw pack that is much larger than memory.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::Strategy;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SAMPLES: u32 = 48;
-/// Requests that open a pack and look at its first samples, at most.
+/// Most requests that a run makes to open a pack and look at its first samples.
 const OPENING: u64 = 10;
 
 fn photos() -> Photos {
@@ -42,7 +42,7 @@ fn pushed(photos: &Photos, server: &RedisServer) -> (String, String) {
     (url, format!("photos:{}:", &pushed.identity.to_string()[..16]))
 }
 
-/// Returns the error of a run that does something after its first batch.
+/// Runs a loader, calls `first_batch` after the first batch, and returns the error that ends the run.
 fn refused_after(builder: LoaderBuilder, first_batch: impl FnOnce()) -> String {
     let mut run = builder.with(|o| o.epochs = 100_000).build().unwrap();
     run.next().unwrap().unwrap();
@@ -93,7 +93,7 @@ fn answers_of_which_half_are_two_seconds_late_change_nothing() {
 fn a_sample_that_takes_long_is_asked_for_again_and_comes_from_the_second_request() {
     let photos = photos();
     let mut held = 0;
-    // Enough answers say how long one takes; then a few are never given.
+    // After enough answers the run knows how long an answer takes; then a few requests get none.
     let server = WebServer::start(fs::read(photos.pack()).unwrap(), move |request| match request.number % 40 {
         0 if request.number > 150 && held < 3 => {
             held += 1;
@@ -255,7 +255,7 @@ fn what_may_pass_at_a_key_value_server_is_asked_for_again_and_changes_nothing() 
         let met = Arc::new(AtomicU64::new(0));
         let count = met.clone();
         let relay = RedisRelay::start(&url, move |command| match command.number % 29 {
-            // A value that comes damaged twice in the same way is taken for what is stored.
+            // The run takes a value that arrives damaged twice in the same way for what is stored.
             28 if is_read(command) => {
                 count.fetch_add(1, Ordering::Relaxed);
                 fault

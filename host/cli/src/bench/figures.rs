@@ -163,7 +163,7 @@ impl Measured {
         self.runs.iter().flat_map(texts).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns the figures of this case, compared with those of each prong alone.
+    /// Returns the figures of this case, compared with the figures of each prong alone.
     pub fn figures(&self, cpu: &Measured, csd: Option<&Measured>) -> CaseFigures {
         let rates = self.of(|run| run.images_per_s);
         let (rate, share) = (self.rate(), self.drive_share());

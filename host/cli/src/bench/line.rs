@@ -1,8 +1,8 @@
 //! A long line between a program and a server of this machine: a relay of TCP connections that delays their bytes and
 //! limits their rate.
 //!
-//! Bytes of a connection keep their order, as TCP's do: a late piece holds up those behind it. The line has no losses
-//! and no slow start of TCP over the whole way.
+//! As in TCP, bytes of a connection keep their order: a late piece holds up the pieces behind it. The line has no
+//! losses and no slow start of TCP over the whole way.
 
 use super::remote::{parse_ms, parse_rate};
 use crate::{Ending, output};

@@ -58,7 +58,7 @@ impl Given {
     }
 }
 
-/// Returns the name of an option's flag: that of the option with dashes, unless the flag has one of its own.
+/// Returns the name of an option's flag: the flag's own name, or else the option's name with dashes.
 pub fn flag_name(definition: &OptionDef, flag: &Flag) -> &'static str {
     static DASHED: LazyLock<BTreeMap<&str, String>> = LazyLock::new(|| {
         let definitions = LoaderOptions::DEFINITIONS.iter().chain(LocalDrive::DEFINITIONS);

@@ -271,7 +271,7 @@ fn line(course: &Course) -> String {
     }
 }
 
-/// Says that the drive that holds the dataset does not answer, with the drive's name as that of a prong.
+/// Says that the drive that holds the dataset does not answer. Names the drive like a prong.
 fn silence_text(silence: &str) -> String {
     format!("the CPU waits: {}", text::fault(silence))
 }

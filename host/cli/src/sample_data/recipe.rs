@@ -181,8 +181,8 @@ mod tests {
         }
     }
 
-    /// One crop of each of 150 images gives shares up to 0.02 above or below those of many crops: what a crop needs
-    /// depends on its place and size. So each image is cropped 20 times, without decoding it.
+    /// With one crop of each of 150 images, shares differ by up to 0.02 from the shares of many crops, since what a
+    /// crop needs depends on its place and size. So each image is cropped 20 times, without decoding it.
     #[test]
     fn training_crops_of_the_sample_data_read_less_than_three_quarters_of_its_bytes() {
         let (folder, mut recipe) = (tempfile::tempdir().unwrap(), Recipe::new(0));

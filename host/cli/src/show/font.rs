@@ -60,7 +60,7 @@ const COLUMNS: [[u8; 5]; 51] = [
     [0x02, 0x01, 0x59, 0x09, 0x06],
 ];
 
-/// Returns the dots of a letter, x and y; those of "?" if it is not among the letters.
+/// Returns the dots of a letter, x and y, or the dots of "?" if the font lacks the letter.
 pub fn dots(letter: char) -> impl Iterator<Item = [u32; 2]> {
     let at = LETTERS.chars().position(|known| known == letter.to_ascii_uppercase()).unwrap_or(COLUMNS.len() - 1);
     let places = (0..ADVANCE - 1).flat_map(|x| (0..HEIGHT).map(move |y| [x, y]));

@@ -186,7 +186,7 @@ impl Readings<'_> {
         self.rate(self.before?.value(name), self.now.value(name)?)
     }
 
-    /// Returns a counter's growth per second. A counter that has shrunk is that of another program.
+    /// Returns a counter's growth per second. A counter that has shrunk belongs to another program.
     fn rate(&self, before: Option<f64>, now: f64) -> Option<f64> {
         let seconds = self.now.at.duration_since(self.before?.at).as_secs_f64();
         Some((now - before?) / seconds).filter(|rate| rate.is_finite() && *rate >= 0.0)

@@ -1,17 +1,23 @@
 //! A dataset that disappears or changes during `ddlp run` ends the command with status 1, whatever the policy.
 
-use crate::{Running, json, photos, succeed};
+use crate::{Running, json, photos, succeed, wait_for};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
 /// Starts a run of far more epochs than can be delivered, acts on the dataset after the first batches, and returns the
 /// message of the run's end.
 fn message_after(folder: &Path, dataset: &str, act: impl FnOnce()) -> String {
-    let line = format!("run {dataset} --drive none --batch 4 --epochs 1000000 --policy skip --json o.json");
+    let line = format!(
+        "run {dataset} --drive none --batch 4 --epochs 1000000 --policy skip --json o.json --state-out at.json \
+         --state-every 1"
+    );
     let mut running = Running::start(folder, &line);
-    let mut lines = running.lines();
-    let line = lines.next().expect("a line of progress").expect("text");
-    assert!(line.contains("batches delivered"), "{line}");
+    let lines = running.lines();
+    let is_delivered = |state: &Value| state["epoch"] != 0 || state["delivered"] != json("[]");
+    wait_for("a batch", || {
+        fs::read_to_string(folder.join("at.json")).ok().map(|state| json(&state)).filter(is_delivered)
+    });
     act();
     assert_eq!(running.status(), Some(1));
     let said: Vec<String> = lines.map_while(Result::ok).skip_while(|line| !line.starts_with("error: ")).collect();

@@ -336,7 +336,7 @@ fn completions_and_manuals_know_every_command() {
     assert_eq!(names(&folder.join("there")), [""; 0], "no empty page");
 }
 
-/// Starts the command as a program does that ignores the end of its children.
+/// Starts the command as from a program that ignores the end of its children.
 #[test]
 fn an_agent_that_cannot_be_executed_is_named_although_sigchld_is_ignored() {
     let home = photos(0);

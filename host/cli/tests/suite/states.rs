@@ -70,7 +70,7 @@ fn a_state_is_written_by_time() {
     running.0.kill().unwrap();
     running.status();
     fs::remove_file(folder.join("at.json")).unwrap();
-    // The interval is longer than the run: the state is that of the beginning until the end.
+    // The interval is longer than the run, so the state from the beginning stays until the end.
     let mut running = Running::start(folder, &format!("{line} 86400s"));
     wait_for("a state", || state(folder, "at.json"));
     let mut seen = BTreeSet::new();
@@ -210,12 +210,13 @@ fn the_exit_status_contains_the_signal() {
     for (signal, status, name) in
         [(Signal::SIGINT, 130, "Ctrl-C"), (Signal::SIGTERM, 143, "SIGTERM"), (Signal::SIGHUP, 129, "SIGHUP")]
     {
-        let line = "run photos --strategy cpu --batch 4 --step-ms 3600000 --json o.json";
+        let line = "run photos --strategy cpu --batch 4 --step-ms 3600000 --json o.json --state-out at.json";
         let mut running = Running::start(home.path(), line);
-        let mut lines = running.lines();
-        lines.next().expect("a line of progress").expect("text");
+        // It is written when the run begins.
+        wait_for("a state", || state(home.path(), "at.json"));
         running.press(signal);
         assert_eq!(running.status(), Some(status));
+        fs::remove_file(home.path().join("at.json")).unwrap();
         assert_eq!(state(home.path(), "o.json").unwrap()["ended_early"], name);
     }
 }

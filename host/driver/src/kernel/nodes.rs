@@ -1,12 +1,12 @@
 //! The device nodes of one controller, locked against other processes of this host.
 //!
 //! A drive sees all processes that use one kernel controller as the same host: nothing on the drive separates the
-//! programs and result slots of one process from those of another. So a process that opens a queue locks the generic
-//! nodes of all namespaces (`flock`, advisory) until they are closed, which the last command in flight does. A queue
-//! that only reads needs no lock: it changes nothing on the drive. With
-//! native multipath, the controllers of one subsystem share these nodes, and so the lock. The lock reaches neither a
-//! container with device nodes of its own nor, without multipath, the other controller. There the drive still refuses a
-//! request for a program other than the active one; these runs take the drive from each other.
+//! programs and result slots of these processes. So a process that opens a queue locks the generic nodes of all
+//! namespaces (`flock`, advisory) until they are closed; the last command in flight closes them. A queue that only
+//! reads needs no lock: it changes nothing on the drive. With native multipath, the controllers of one subsystem share
+//! these nodes, and so the lock. The lock reaches neither a container with device nodes of its own nor, without
+//! multipath, the other controller. There the drive still refuses a request for a program other than the active one;
+//! these runs take the drive from each other.
 
 use super::KernelTarget;
 use crate::error::DriverError;

@@ -383,8 +383,8 @@ fn an_admin_command_without_an_answer_ends_the_association() {
     assert!(error.to_string().contains("do something timed out after"), "the queue wakes and says why: {error}");
 }
 
-/// Returns the error of an idle queue after keep alives have met an answer other than that of the specification. The
-/// peer answers well until the queue is open.
+/// Returns the error of an idle queue after the peer has answered keep alives otherwise than the specification says.
+/// The peer answers correctly until the queue is open.
 fn error_after_keep_alives(answer: Handled) -> DriverError {
     let is_open = Arc::new(AtomicBool::new(false));
     let opened = Arc::clone(&is_open);

@@ -1,5 +1,5 @@
-//! Checks of a drive's results: whether a slot holds the requested batch, undamaged. Held by the tests of
-//! `ddlp_csd::slot`, and by `tests/tests/suite/faults.rs` with damaged slots.
+//! Checks of a drive's results: whether a slot holds the requested batch, undamaged. The tests of `ddlp_csd::slot`
+//! cover these checks, and so does `tests/tests/suite/faults.rs` with damaged slots.
 
 use super::fault::DriveFault;
 use super::handle::ProngHandle;

@@ -131,8 +131,8 @@ impl Engine {
         looked_up.unwrap_or(Err(LoaderError::DatasetPanic { epoch: id.epoch, batch: id.batch }))
     }
 
-    /// Returns the values of the fields that the host fills, in the order of the batch's fields: for each row those of
-    /// the sample whose image the row has.
+    /// Returns the values of the fields that the host fills, in the order of the batch's fields. Each row has the
+    /// values of the sample whose image the row has.
     fn filled(&self, id: BatchId, records: &[SampleRecord]) -> Result<Vec<Arc<dyn BatchMemory>>, LoaderError> {
         let RunTask { dataset, beside, mixing, .. } = &self.task;
         let bucket @ Bucket { images, fields, .. } = self.task.bucket(id);

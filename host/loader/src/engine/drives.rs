@@ -36,7 +36,7 @@ impl Engine {
         links.get(&prong).into_iter().for_each(|close| close());
     }
 
-    /// Gives up those of these batches that a drive has finished but not handed over.
+    /// Gives up the batches among `ids` that a drive has finished but not handed over.
     pub fn give_up_held(&self, prong: ProngId, ids: &[BatchId], what: &str) {
         let mut core = self.lock();
         for &id in ids {

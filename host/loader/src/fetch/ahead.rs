@@ -1,9 +1,9 @@
 //! Decides which sample is fetched next, which batch begins next, and which rows can be prepared. No threads, no clock,
 //! no I/O.
 //!
-//! Samples are fetched batch by batch, in the order of the claims, but those of the awaited batch come first. Two kinds
-//! of batches are fetched even if all batches together reach the bound on bytes, until their own samples reach it, too:
-//! a batch that has begun, since it occupies a buffer, and the awaited batch. Otherwise they could wait for memory that
+//! Samples are fetched batch by batch, in the order of the claims, but the awaited batch comes first. Two kinds of
+//! batches are fetched even if all batches together reach the bound on bytes, until their own samples reach it, too: a
+//! batch that has begun, since it occupies a buffer, and the awaited batch. Otherwise they could wait for memory that
 //! is freed only after them. At most one batch of each kind has samples left to fetch, so the stage takes at most
 //! [`BOUNDS_MAX`] times the bound. A critical batch may also be claimed and begun when no other batch may.
 
@@ -149,8 +149,8 @@ impl<T> FetchAhead<T> {
         Self { depth, ..self }
     }
 
-    /// Begins with the samples of one batch, and fetches those of one more for every `every` batches that the consumer
-    /// gets; 0 fetches all at once.
+    /// Begins with one batch, and fetches one more batch for every `every` batches that the consumer gets. 0 fetches
+    /// all at once.
     pub fn with_ramp(self, every: u32) -> Self {
         Self { ramp: Ramp { every, consumed: 0 }, ..self }
     }
@@ -327,8 +327,8 @@ impl<T> FetchAhead<T> {
         self.batches.remove(at);
     }
 
-    /// Returns those of the samples in flight that no batch waits for any more, if a batch was given up since the last
-    /// call. Fetching them may end; [`Self::fetched`] says so.
+    /// Returns the samples in flight that no batch waits for any more, if a batch was given up since the last call.
+    /// Fetching them may end; [`Self::fetched`] says so.
     pub fn take_given_up(&mut self, in_flight: impl Iterator<Item = FetchTicket>) -> Vec<FetchTicket> {
         if !std::mem::take(&mut self.has_given_up) {
             return Vec::new();

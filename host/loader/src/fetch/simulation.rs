@@ -1,7 +1,7 @@
 //! Simulates a store: samples come after random times, some very late, in any order, and the store pushes back. The
-//! decisions are those of a run (`FetchAhead`, `Schedule`, `Moved`); a virtual clock goes from one event to the next.
-//! The run gives up batches that it has claimed, ends in the middle of an epoch, and resumes from its state. A failure
-//! prints its seed.
+//! code that decides is a run's own (`FetchAhead`, `Schedule`, `Moved`); a virtual clock goes from one event to the
+//! next. The run gives up batches that it has claimed, ends in the middle of an epoch, and resumes from its state. A
+//! failure prints its seed.
 
 use super::*;
 use crate::moved::{Moved, MovedSamples};

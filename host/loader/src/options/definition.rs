@@ -1,5 +1,5 @@
-//! The definition of an option: everything that Rust, the command and Python say about it. The macro `options!` makes
-//! of a table of options the struct, its defaults, and the definitions.
+//! The definition of an option: everything that Rust, the command and Python say about it. From a table of options, the
+//! macro `options!` makes the struct, its defaults, and the definitions.
 
 use crate::error::LoaderError;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Keeps the arguments of Python's `ddlp.Loader`, `python/ddlp/_arguments.py`, as the table of options makes them.
-//! `own`: arguments that Rust does not have.
+//! Checks that `python/ddlp/_arguments.py`, the arguments of Python's `ddlp.Loader`, is the file that the table of
+//! options makes. `own`: arguments that Rust does not have.
 
 mod own;
 

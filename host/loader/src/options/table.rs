@@ -1,5 +1,5 @@
-//! The table of the loader's options: the struct and its defaults, the checks and their messages, the flags of
-//! `ddlp run` and the arguments of Python's `ddlp.Loader` follow from it.
+//! The table of the loader's options. From the table follow the struct and its defaults, the checks and their messages,
+//! the flags of `ddlp run`, and the arguments of Python's `ddlp.Loader`.
 //!
 //! # To add an option
 //!
@@ -10,7 +10,8 @@
 //! 3. Run `DDLP_UPDATE=1 cargo test -p ddlp-host python`, which writes what Python has. Use the option in the module
 //!    concerned.
 //!
-//! The tests of `json`, `python` and `recorded`, and `host/cli/src/run/options/tests.rs`, hold the table to its users.
+//! The tests of `json`, `python` and `recorded`, and `host/cli/src/run/options/tests.rs`, check that the table and its
+//! users agree.
 
 use super::definition::{Values, options};
 use super::json::{lower_case, seconds};

@@ -22,9 +22,9 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Puts each of the samples with these ids into the bucket whose images fit it best: those of the nearest aspect
-    /// ratio and, among these, the largest that are not larger than the sample, or the smallest. The batches of all
-    /// buckets are spread evenly over the epoch.
+    /// Puts each of the samples with these ids into the bucket whose images fit it best: the nearest aspect ratio;
+    /// among equal ratios, the largest images that are not larger than the sample, or else the smallest. The batches of
+    /// all buckets are spread evenly over the epoch.
     pub fn new(
         sizes: &[ImageSize],
         ids: impl Iterator<Item = u64>,
@@ -62,7 +62,7 @@ impl Buckets {
         &self.samples
     }
 
-    /// Returns the number of samples before those of this bucket, in [`sorted`](Self::sorted) ids.
+    /// Returns the number of samples before this bucket's, in [`sorted`](Self::sorted) ids.
     pub fn first(&self, bucket: usize) -> u64 {
         self.samples[..bucket].iter().sum()
     }
@@ -144,7 +144,7 @@ fn stretch((width, height): ImageSize, shape: Shape) -> Stretch {
     Stretch { greater: crossed[0].max(crossed[1]), less: crossed[0].min(crossed[1]) }
 }
 
-/// Returns the batches of all buckets in an order in which those of each bucket lie equally far apart.
+/// Returns the batches of all buckets, ordered so that the batches of each bucket lie equally far apart.
 fn spread(counts: impl Iterator<Item = u64>) -> Vec<(u8, u32)> {
     let mut batches: Vec<(u64, u64, u8)> = Vec::new();
     for (bucket, count) in counts.enumerate() {

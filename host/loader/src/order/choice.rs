@@ -1,7 +1,7 @@
 //! The choice of samples: which samples of the dataset an epoch has, and how often.
 //!
-//! Sample ids stay those of the dataset: the choice names indices, and a drive prepares them as it prepares all others.
-//! A sample that occurs several times in an epoch has an id, and thus draws, for each occurrence ([`Copies`]).
+//! Sample ids stay the dataset's: a choice names indices, and a drive prepares these samples like any others. A sample
+//! that occurs several times in an epoch has an id, and thus draws, for each occurrence ([`Copies`]).
 //!
 //! - `file`: a file of indices. `weighted`: draws by weights.
 

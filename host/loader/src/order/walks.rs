@@ -102,8 +102,8 @@ impl Walks {
         self.window.as_ref()
     }
 
-    /// Describes the epochs of a mix, of `samples` samples each. The portions are those of an epoch's different
-    /// samples. The parts have at most `u32::MAX` samples together, and an epoch has at most as many.
+    /// Describes the epochs of a mix, of `samples` samples each. The portions count an epoch's different samples. The
+    /// parts have at most `u32::MAX` samples together, and an epoch has at most as many.
     pub fn of_mix(seed: Option<u64>, samples: u64, portions: Vec<Portion>, copies: Copies) -> Self {
         Self { seed, samples, portions, picks: Picks::All, copies, window: None }
     }

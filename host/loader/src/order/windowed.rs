@@ -8,8 +8,8 @@
 //!
 //! Lanes are staggered: with bundles of `n` samples, a bundle begins about every `n` samples of the epoch, so that
 //! reads are spread evenly. A lane therefore begins within a bundle, whose other samples it takes at the end of the
-//! epoch. The line of all bundles begins within a bundle, too, at a place that is drawn: otherwise samples that are
-//! left out at its end, or that a lane of few bundles has, would be the same in each epoch.
+//! epoch. The sequence of all bundles also begins within a bundle, at a place that is drawn for each epoch. Otherwise
+//! the samples that are left out at the end, or that a lane of few bundles has, would be the same in each epoch.
 
 use super::LastBatch;
 use super::walks::{room, shuffle};

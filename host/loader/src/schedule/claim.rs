@@ -1,10 +1,10 @@
 //! Chooses the batch that a prong prepares next.
 //!
-//! The CPU claims from the head, drives from the tail. Under `ordered` every finished batch waits for those before it.
-//! So a drive does not claim from the tail, but claims the first batch that it can finish before the CPU would reach
-//! it: results wait briefly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch
-//! that another one would finish sooner. A prong with nothing to claim takes over the outstanding batch of another
-//! prong that would take longest, if the takeover is likely to be faster.
+//! The CPU claims from the head, drives from the tail. Under `ordered`, every finished batch waits for the batches
+//! before it. So a drive does not claim from the tail, but claims the first batch that it can finish before the CPU
+//! would reach it: results wait briefly and in few slots, and delivery is even. Near the end of an epoch a prong
+//! declines a batch that another one would finish sooner. A prong with nothing to claim takes over the outstanding
+//! batch of another prong that would take longest, if the takeover is likely to be faster.
 //!
 //! The rate of a prong that declines everything is no longer measured, so one bad measurement would keep the prong idle
 //! for ever. After [`PROBE_EVERY`] claims of other prongs, the idle prong claims a probe, which measures its rate: a

@@ -135,7 +135,7 @@ unsafe impl BatchMemory for Lent {
     }
 }
 
-/// Reads memory of a buffer, as a device does that a target puts batches into.
+/// Reads a buffer's memory, as a device does when a target delivers to it.
 fn read_by_device<'a>(address: *const u8, bytes: usize) -> &'a [u8] {
     // SAFETY: the caller holds the buffer with this memory.
     unsafe { std::slice::from_raw_parts(address, bytes) }

@@ -47,8 +47,8 @@ impl fmt::Display for Outcome {
 pub struct SampleRecord {
     /// Sample id as requested.
     pub sample_id: u64,
-    /// Index in the dataset of the sample whose pixels the row has. For [`Outcome::Failed`], that of the
-    /// sample or neighbour that could not be prepared.
+    /// Index in the dataset of the sample whose pixels the row has. For [`Outcome::Failed`], the index of the sample or
+    /// neighbour that could not be prepared.
     pub index: u64,
     /// Outcome for the sample.
     pub outcome: Outcome,

@@ -4,7 +4,7 @@ use ddlp_pixels::{Draw, Limits, Pipeline, Preparer};
 use std::collections::BTreeSet;
 
 /// Checks the digests that every machine has to find. Another digest means other pixels: a host then refuses drives of
-/// earlier versions for every run that needs the ability. `ddlp-pixels` checks those of the other abilities.
+/// earlier versions for every run that needs the ability. `ddlp-pixels` checks the digests of the other abilities.
 #[test]
 fn abilities_of_forms_are_those_of_every_machine() {
     let of_forms = abilities().iter().filter(|ability| ability.number.is_form());

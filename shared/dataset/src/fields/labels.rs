@@ -53,9 +53,9 @@ impl Labels {
     /// is called.
     ///
     /// If the dataset has a class for the text of each sample, the texts are these `classes`. Otherwise the texts are
-    /// numbers if all those of samples are. Otherwise, if none is a class of the dataset, all texts name classes,
-    /// sorted byte by byte, also those that no sample has, unless they are numbers: so a file with the labels of
-    /// several datasets numbers the classes of all of them alike.
+    /// numbers if the texts of all samples are numbers. Otherwise, if no text is a class of the dataset, the texts name
+    /// the classes, sorted byte by byte. That includes texts that no sample has, unless they are numbers: so a file
+    /// with the labels of several datasets numbers the classes of all of them alike.
     ///
     /// # Errors
     ///

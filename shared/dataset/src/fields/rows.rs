@@ -21,7 +21,7 @@ pub(super) struct Rows<'t> {
 }
 
 impl<'t> Rows<'t> {
-    /// Begins a table. Row number `row` names the columns: first that of the samples' names, then those of fields.
+    /// Begins a table. Row number `row` names the columns: first the column of the samples' names, then the fields.
     /// Columns of numbers that have the same name are one field.
     pub(super) fn new<'h>(
         path: &'t Path,

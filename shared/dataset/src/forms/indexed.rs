@@ -1,6 +1,6 @@
 //! Form 2: a JPEG with checkpoints as its detail, so that a crop decodes little more than the MCUs that it covers.
 //!
-//! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
+//! Checkpoints whose checksum is wrong cost only time: the file alone gives the same pixels.
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable, check_bytes, check_detail};

@@ -1,8 +1,8 @@
 //! Form 6: the pieces of a progressive JPEG, one for each scan group, and one for the markers that no decoder needs.
 //!
-//! The pieces lie apart: those of a scan group lie side by side for the samples of a bundle. The record has the place
-//! of the first piece, and the pack's section of pieces has all places and checksums. A crop reads the pieces of its
-//! fidelity and no markers; a whole sample is all pieces, joined to a file.
+//! A sample's pieces lie apart. For the samples of a bundle, the pieces of one scan group lie side by side. The record
+//! has the place of the first piece, and the pack's section of pieces has all places and checksums. A crop reads the
+//! pieces of its fidelity and no markers; a whole sample is all pieces, joined to a file.
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable};

@@ -1,4 +1,4 @@
-//! A pack for a short time, in a file without a name: what is made only to be sent elsewhere.
+//! A temporary pack in a file without a name, made only to be sent elsewhere.
 
 use super::options::PackOptions;
 use super::reader::Pack;

@@ -25,7 +25,7 @@ pub(super) struct Direct(File);
 impl Direct {
     /// Opens a file of whole blocks, at least two, a second time. Fails if the file cannot be read past the page cache.
     pub(super) fn open(file: &File) -> io::Result<Self> {
-        // Opens the same file, even if its path has come to name another one.
+        // Opens the same file, even if its path names another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = Self(OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path)?);
         // Reads the second block alone, which fails on a disk with larger blocks: none of them begins there.

@@ -145,7 +145,7 @@ impl Default for PackOptions {
 mod tests {
     use super::*;
 
-    /// Messages list the formats as `"raw"`, and those of pixels as options with that value.
+    /// Messages list the formats as `"raw"`, and the formats of pixels as options with that value.
     fn formats() -> [String; 2] {
         let values = names_of("format").map(|name| format!("\"{name}\"")).collect::<Vec<_>>();
         let of_pixels = StoredForm::ALL.iter().filter(|form| form.is_decoded());

@@ -16,7 +16,7 @@ pub(super) const ROOM_BYTES: usize = BLOCK_BYTES as usize;
 pub struct BytesRead {
     /// Bytes of samples, of the details that their forms need, and of index records that were read for a sample.
     pub bytes: u64,
-    /// The same in whole blocks of 4096 bytes, as a disk or a drive reads them: those of each read.
+    /// The same in whole blocks of 4096 bytes, as a disk or a drive reads them, counted for each read.
     pub block_bytes: u64,
     /// All bytes of the samples that were read, wholly or in part: files or pixels, without details.
     pub sample_bytes: u64,

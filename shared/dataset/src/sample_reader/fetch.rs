@@ -193,8 +193,8 @@ impl SampleFetch {
     }
 
     /// Goes on with a sample whose bytes are damaged, in a dataset that is still the one that was opened. Bytes that
-    /// come `over_network` are read again, until the same ones have come twice in a row and are judged. If a part of
-    /// a file is damaged, the whole file is read.
+    /// come `over_network` are read again until the same bytes have come twice in a row; these are then judged. If a
+    /// part of a file is damaged, the whole file is read.
     #[cold]
     pub(super) fn checked(&mut self, over_network: bool, memory: &[u8], plan: &mut SamplePlan<'_>) {
         let problem = self.problem.take().expect("only damage is checked");

@@ -1,4 +1,4 @@
-//! The headers of samples that are fetched together, of a dataset that has to read them.
+//! Headers of samples that are fetched together, for datasets that have to read headers.
 
 use super::{ExtentRead, SampleToFetch};
 use crate::{Dataset, Header, ReadError};

@@ -186,7 +186,7 @@ impl Intact {
         }
         assert_eq!(count.sample_bytes, self.header.bytes.end - self.header.bytes.start, "{context}");
 
-        // One failed read is that of the thread that fetches. Preparing tries again.
+        // The thread that fetches makes one of the failed reads. Preparing tries again.
         let left = match fault {
             Fault::Fails { reads, errno } => Fault::Fails { reads: reads.saturating_sub(1), errno },
             fault => fault,

@@ -60,7 +60,7 @@ pub enum CifarError {
         /// Number of batches.
         count: usize,
     },
-    /// The length is not that of a whole number of records.
+    /// The length is not a whole number of records.
     #[error(
         "{} has {bytes} bytes, which is not a positive multiple of {record} ({variant}): it was cut short, or is \
          something else",

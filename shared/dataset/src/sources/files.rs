@@ -88,7 +88,7 @@ impl Files {
     /// file system leaves, every file would be gone for good.
     ///
     /// The inode's number tells roots apart: a server that forgets handles keeps these numbers. If a file system made
-    /// up another one, the error would remain, and no other file would be read.
+    /// up another number, the error would remain, and no other file would be read.
     #[cold]
     fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<File> {
         match File::open(&self.root) {

@@ -83,8 +83,8 @@ pub enum FolderError {
         /// The first few of these classes.
         classes: Vec<String>,
     },
-    /// A class folder has a name that cannot be the name of a class: names that differ in such bytes alone would be one
-    /// class to whoever looks a class up by its name.
+    /// A class folder has a name that cannot be the name of a class: a program that looks classes up by name would take
+    /// names that differ only in these bytes for one class.
     #[error(
         "the class folder {} of {} has a name that is not UTF-8: rename it, as by `convmv -f ENCODING -t UTF-8 \
          --notest FOLDER`",

@@ -1,13 +1,12 @@
 //! A list of image files with their labels: a text file of comma-separated values.
 //!
 //! - The first line names the columns. The column `path` has paths of files, relative to the folder of the list; the
-//!   column `label` has a class index or the name of a class. Other columns may hold anything, but none may have one
-//!   of these names in other letters (`Label`).
+//!   column `label` has a class index or the name of a class. Other columns may hold anything, but none may have one of
+//!   these names in another case (`Label`).
 //! - Samples come in the order of the list, one for each line. A file may appear more than once.
 //! - If all labels are whole numbers (`3` or `3.0`), they are indices, and the classes have no names. If none is a
-//!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) numbers them
-//!   otherwise. Anything else is an error, unless the classes are given and each label is the name of one
-//!   (`labels`).
+//!   number, they are the names of the classes, sorted byte by byte; [`Classed`](crate::Classed) gives them other
+//!   numbers. Anything else is an error, unless the classes are given and each label is the name of one (`labels`).
 //! - A list of the column `path` alone has no labels: every label is 0. Any other list needs the column `label`, since
 //!   another column may have the labels under another name.
 //! - A path that leads to no file stays in the list: its sample is unavailable when it is read.

@@ -1,7 +1,7 @@
 //! Several datasets as one, each with a weight.
 //!
-//! - The samples are those of the first dataset, then those of the second, and so on. Their names begin with the name
-//!   of their dataset: `photos:cat/1.jpg`.
+//! - The samples of the first dataset come first, then the samples of the second, and so on. Their names begin with the
+//!   name of their dataset: `photos:cat/1.jpg`.
 //! - Each dataset is a part ([`Dataset::parts`]): every epoch takes of each part as many samples as its weight says.
 //!   Without weights, each dataset weighs as much as it has samples, so that an epoch of all samples has each once.
 //! - If all datasets have the same classes, labels stay as they are. Otherwise classes of the same name are one class:
@@ -262,7 +262,7 @@ impl Dataset for Mix {
         Ok(None)
     }
 
-    /// Datasets with different groups have no common fidelity but that of whole images.
+    /// Datasets with different groups have only whole images as a common fidelity.
     fn scan_groups(&self) -> Option<&ScanGroups> {
         let first = self.members.first()?.dataset.scan_groups();
         first.filter(|_| self.datasets().all(|dataset| dataset.scan_groups() == first))

@@ -7,8 +7,8 @@
 //! - A group with neither is not a sample; a label without an image is an error that names the key. So is a name whose
 //!   key should have ended at the last dot, such as `22.05.jpg`: its group has no other image, or a label of the same
 //!   name.
-//! - Members without a sample count as left out ([`Dataset::left_out`]), and so do members beside a sample's image
-//!   whose names end as those of images and labels do (`.seg.png`).
+//! - Members without a sample count as left out ([`Dataset::left_out`]). So do members beside a sample's image whose
+//!   names end like an image's or a label's (`.seg.png`).
 //! - A hard link has the content of an earlier member. A symbolic link as image or label is an error.
 //! - Class names are the lines of `classes.txt` beside the shards; without that file, the numbers up to the largest
 //!   label.
@@ -379,7 +379,7 @@ pub(crate) fn shard_paths(path: &Path) -> Result<Vec<PathBuf>, ShardError> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// Returns whether a file's name is that of a shard: it ends in `.tar`, in any case.
+/// Returns whether a file's name names a shard: whether it ends in `.tar`, in any case.
 pub(super) fn is_shard_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }

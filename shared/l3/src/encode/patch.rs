@@ -83,7 +83,7 @@ fn pack<F: Fields>(
         let twos = widths.chunks_exact(2).map(|two| two[0] | two[1] << 4);
         all_widths.extend(twos.take(shape.pair_widths()));
         for codes in &codes[..rows] {
-            // Each group writes eight bytes, of which the next group overwrites those that the width leaves out.
+            // Each group writes eight bytes; the next group overwrites the bytes beyond the width.
             let mut packed = [0; MAX_SIDE + GROUP];
             let mut length = 0;
             for (codes, width) in codes.as_chunks().0.iter().zip(widths) {

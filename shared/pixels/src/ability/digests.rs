@@ -1,7 +1,7 @@
 //! The digests: hashes of the pixels that this machine makes from built-in images.
 //!
-//! Every digest is that of one ability alone, as far as that is possible: a decoder's images go through the operations
-//! of the usual recipes, and an operation whose result has an open size is followed by `CenterCrop`.
+//! Every digest covers one ability alone, as far as possible: a decoder's images go through the operations of the usual
+//! recipes, and an operation whose result has an open size is followed by `CenterCrop`.
 
 use super::examples::{self, IMAGES, JPEG};
 use super::{Ability, AbilityNumber};

@@ -14,7 +14,7 @@ const PALETTE: u8 = 0x80;
 /// Places in a GIF up to its first frame.
 pub(super) struct Gif<'f> {
     file: &'f [u8],
-    /// The palette of the frame, or that of the file. Empty if the file has none.
+    /// The palette of the frame, or else of the file. Empty if neither has one.
     palette: &'f [u8],
     /// Palette index of transparent pixels.
     transparent: Option<u8>,

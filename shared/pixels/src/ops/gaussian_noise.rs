@@ -44,7 +44,7 @@ pub struct Noise {
     seed: u64,
 }
 
-/// Numbers from which noise is drawn: so many that their noise fits a core's first-level cache.
+/// Numbers from which noise is drawn. Their noise fits a core's first-level cache.
 const QUANTILES: usize = 1 << 14;
 
 /// Numbers between which equal parts of the standard normal distribution lie, rounded to 32-bit floats. One of them,

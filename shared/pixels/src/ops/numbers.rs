@@ -233,7 +233,7 @@ impl Size {
         Self { height: side, width: side }
     }
 
-    /// Returns the side, if the size is that of a square.
+    /// Returns the side, if the size is a square.
     pub(super) fn side(self) -> Option<u32> {
         (self.height == self.width).then_some(self.width)
     }

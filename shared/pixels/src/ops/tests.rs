@@ -1,4 +1,4 @@
-//! Keeps the operations as Python has them, `python/ddlp/_operations.py`, as the list of operations makes them.
+//! Checks that `python/ddlp/_operations.py` is the module that the list of operations generates.
 
 use super::Operation;
 use serde_json::Value;
@@ -29,7 +29,7 @@ fn the_classes_of_python_are_made_of_the_operations() {
     assert!(made == MADE, "`DDLP_UPDATE=1 cargo test -p ddlp-pixels python` makes the file that fits:\n{made}");
 }
 
-/// Returns the module.
+/// Returns the text of the module.
 fn module() -> String {
     let mut module = BEGINNING.to_owned();
     let mut keys = Vec::new();
@@ -62,7 +62,7 @@ fn described(examples: &[Operation]) -> (String, Vec<String>) {
     let (key, parameters) = tagged(&examples[0]);
     let all: Vec<Value> = examples.iter().map(|example| tagged(example).1).collect();
     let mut names: Vec<String> = parameters.as_object().unwrap().keys().cloned().collect();
-    // The map has another order than the text.
+    // The map loses the order of the text.
     names.sort_by_key(|name| text.find(&format!("\"{name}\":")));
     let field = |name: &String| {
         let read = |changed: Option<Value>| {
@@ -75,7 +75,7 @@ fn described(examples: &[Operation]) -> (String, Vec<String>) {
         let forms = all.iter().flat_map(|parameters| forms(&parameters[name]));
         let mut taken: Vec<Value> = forms.filter(|form| read(Some(form.clone())).is_ok()).collect();
         if taken.iter().any(is_long) {
-            // Of any length.
+            // A list of any length includes the others.
             taken.retain(|form| !form.is_array() || is_long(form));
         }
         let mut types: Vec<String> = taken.iter().map(annotation).collect();
@@ -102,15 +102,15 @@ fn tagged(operation: &Operation) -> (String, Value) {
     }
 }
 
-/// Length of a list that only parameters take that are lists of any length.
+/// Length of a list that is tried as a parameter: only parameters of any length take it.
 const LONG: usize = 5;
 
 fn is_long(form: &Value) -> bool {
     form.as_array().is_some_and(|list| list.len() == LONG)
 }
 
-/// Returns the forms that a parameter may have whose value in an example is this one: a number or lists of numbers, and
-/// no value at all. Numbers are ones.
+/// Returns values to try for a parameter that has this value in an example: a number, lists of numbers, and no value at
+/// all. All numbers are 1.
 fn forms(value: &Value) -> Vec<Value> {
     let one = match value {
         Value::Array(values) if values[0].is_object() => return vec![value.clone()],

@@ -1,4 +1,4 @@
-//! Effects of their own for an image, beside those of the pipeline: for changes of values that blend several images.
+//! Effects that apply to one image beside the pipeline's effects, for operations that blend several images.
 
 use super::{PassPlan, Passes};
 use crate::error::PixelError;

@@ -27,7 +27,7 @@ pub(super) const SCANS: u8 = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScanGroups(Vec<u8>);
 
-/// Reason why numbers are not those of scan groups.
+/// Reason why numbers cannot be scan groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScanGroups(String);
 

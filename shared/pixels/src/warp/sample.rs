@@ -276,8 +276,8 @@ fn blend([(left, right), (upper, lower)]: PixelWeights, [upper_row, lower_row]: 
     })
 }
 
-/// Returns the value of a place where some of the four pixels lie outside the image, or at its end. As torchvision does
-/// it: the image is blended with black there, and the result with the fill colour, if there is one, by the same weight.
+/// Returns the value of a place where some of the four pixels lie outside the image, or at its end. As in torchvision,
+/// the image is blended with black there, and the result with the fill colour, if there is one, by the same weight.
 fn at_edge(from: &View<'_>, place: [i64; 2], fill: Option<[u8; 3]>) -> [u8; 3] {
     let [x, y] = place.map(|place| place >> PLACE_BITS);
     if !(-1..i64::from(from.size.0)).contains(&x) || !(-1..i64::from(from.size.1)).contains(&y) {

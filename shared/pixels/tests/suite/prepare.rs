@@ -239,7 +239,8 @@ fn limits_hold_for_every_format() {
 #[test]
 fn the_images_between_the_stages_count_together() {
     // Images of 200 x 200, 100 x 100 and 300 x 300 pixels. Before the first and the third come the rows between the
-    // passes. The window of the second operation lies within its image, that of the third reaches out of it.
+    // passes. The window of the second operation lies within its image; the window of the third reaches out of its
+    // image.
     let crop = |size| CenterCrop::to(size).into();
     let grown = RandomResizedCrop::within(200, [1.0, 1.0], [1.0, 1.0]).into();
     let operations = vec![grown, crop(100), crop(150), Resize::to(300).into(), crop(8)];

@@ -2,8 +2,8 @@
 //!
 //! A head of 4 KiB is followed by the journal, which has room for a fixed number of entries, and by the bytes. An entry
 //! is written after its bytes, so that a process that is killed leaves at most bytes without an entry. Each entry and
-//! each record of bytes has a checksum: what a crash of the machine, a failing disk or another program leaves of them
-//! is found when it is read.
+//! each record of bytes has a checksum, so damage by a crash of the machine, a failing disk or another program is found
+//! when they are read.
 
 use super::extents::Record;
 use std::fs::{self, File};

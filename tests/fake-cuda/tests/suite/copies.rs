@@ -1,4 +1,4 @@
-//! Queued copies, and what becomes of programs that use them wrongly. Each mistake shows as wrong bytes or as an error,
+//! Queued copies, and what happens to programs that use them wrongly. Each mistake shows as wrong bytes or as an error,
 //! with every seed or with one of a few.
 
 use std::ffi::c_void;

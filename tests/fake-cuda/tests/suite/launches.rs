@@ -1,4 +1,4 @@
-//! Launches of kernels, and what becomes of wrong kernels and wrong launches.
+//! Launches of kernels, and how the stand-in answers wrong kernels and wrong launches.
 
 use std::ffi::{CString, c_void};
 

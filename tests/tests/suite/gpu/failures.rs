@@ -1,4 +1,4 @@
-//! What fails while batches are delivered ends the run with a sentence, or is no failure of the run.
+//! A failure during delivery ends the run with a sentence that explains it, or does not affect the run.
 
 use super::*;
 
@@ -113,7 +113,7 @@ fn slots_are_registered_and_copied_in_place() {
         let builder = builder.drive(local(LocalResults::Shared));
         let device = device();
         let batches = u64::from(SAMPLES.div_ceil(8));
-        // The first registration is that of a slot. Only an answer that holds for all slots ends the attempts.
+        // The first registration is for a slot. Only an answer that holds for all slots ends the attempts.
         for (fails, through_buffers) in
             [("", 0), ("cuMemHostRegister_v2:1:712", 1), ("cuMemHostRegister_v2:1:801", batches)]
         {

@@ -1,4 +1,4 @@
-//! What can be missing when a device is opened ends in a sentence.
+//! If something is missing when a device is opened, the error says what in a sentence.
 
 use super::*;
 

@@ -43,8 +43,8 @@ fn hold(file: &File, path: &Path) -> io::Result<()> {
 }
 
 /// Removes a file of slots that is still mapped by an earlier run, because somebody holds a batch or a field in it. The
-/// agent then makes a new file, and the earlier one lasts as long as its mapping. Leaves all other files alone, which
-/// the agent judges: among them a file that another agent uses.
+/// agent then makes a new file, and the earlier one lasts as long as its mapping. Leaves all other files to the agent,
+/// including a file that another agent uses.
 pub(super) fn spare(path: &Path) -> io::Result<()> {
     let Ok(file) = File::options().read(true).write(true).open(path) else { return Ok(()) };
     // An agent holds this other kind of lock for as long as it runs.
@@ -56,7 +56,7 @@ pub(super) fn spare(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path.canonicalize()?)
 }
 
-/// Returns whether a file is one of slots, or empty, that no agent and no run uses.
+/// Returns whether a file is empty or holds slots, and no agent and no run uses it.
 pub(super) fn is_unused(path: &Path) -> bool {
     let Ok(file) = File::options().read(true).write(true).open(path) else { return false };
     let is_of_slots = file.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) || begins_like_a_slot(&file);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SETTLE_WITHIN: Duration = Duration::from_secs(1);
 
 impl DriveProng {
-    /// Frees all slots but those of batches that the consumer has. Keeps the association only if its cancelled commands
+    /// Frees all slots, except of batches that the consumer has. Keeps the association only if its cancelled commands
     /// end within [`SETTLE_WITHIN`]. Otherwise drops it, which makes the drive end the work.
     pub(super) fn settle(&mut self) {
         let now = Instant::now();

@@ -68,7 +68,7 @@ impl WeightedDraw {
     }
 }
 
-/// Returns the weight of each sample of the dataset, for draws from those of `indices`, or from all. `classes` is the
+/// Returns the weight of each sample of the dataset, for draws from `indices`, or from all samples. `classes` is the
 /// number of classes that have names.
 pub(super) fn of_samples(
     weights: &Weights,

@@ -49,7 +49,7 @@ fn at_most_as_many_bundles_are_open_as_the_window_has() {
             most = most.max(open);
         }
         assert!(most <= count as i32, "{most} bundles are open at a time with a window of {count}");
-        // Each bundle is opened once, but for those that lanes divide or begin with.
+        // Each bundle is opened once, except bundles that lanes divide or begin with.
         assert!(intervals.len() as u64 <= bundles + 3 * count, "{} intervals of {bundles} bundles", intervals.len());
         assert!(intervals.len() as u64 >= bundles);
     }
@@ -58,7 +58,7 @@ fn at_most_as_many_bundles_are_open_as_the_window_has() {
 #[test]
 fn bundles_begin_evenly() {
     let (count, batch) = (8, 256);
-    // Lanes of whole bundles would all begin theirs at the same time.
+    // If lanes began with whole bundles, they would all open their bundles at the same time.
     let samples = 160 * BUNDLE;
     let order = lanes(count, samples, batch).sample_ids(&neighbours(BUNDLE), 1, 2).unwrap();
     let mut begins: Vec<usize> =

@@ -1,4 +1,5 @@
-//! Reading the sections of bundles. Each is checked while it is read, so that memory is spent only on what makes sense.
+//! Reading the sections of bundles. Each section is checked while it is read, so that memory is spent only on valid
+//! contents.
 
 use super::{BundleIndex, BundleShape, DiskBundle, number, table_bytes};
 use crate::pack::format::{BLOCK_BYTES, FormatError, IndexPart};

@@ -233,8 +233,8 @@ fn memory_that_is_refused_for_what_is_packed_makes_the_sample_unavailable() {
     assert!(output.status.success() && said.contains("was refused twice"), "{said}");
 }
 
-/// Stores a sample behind so many bytes that a limit on memory lets the run grow no further: once at the detail of an
-/// indexed sample, whose file still fits, and once at the bytes that align a raw one.
+/// Stores a sample after enough bytes that the run reaches its limit on memory: once at the detail of an indexed
+/// sample, whose file still fits, and once at the bytes that align a raw sample.
 fn store_without_memory() -> ! {
     const BEFORE: usize = 1 << 30;
     let bench = Bench::new(1, 1);

@@ -152,7 +152,7 @@ fn a_damaged_part_is_read_again_with_the_whole_file() {
     let (recorded, pack) = packed(&bench, StoredForm::Rows);
     let (header, expected) = (pack.header(0).unwrap(), prepare(&pack));
     recorded.take();
-    // The row index expects other bytes than those of the file, which has its own checksum.
+    // The row index expects other bytes than the file has. The file has a checksum of its own.
     let index = header.detail.start as usize + 24..header.detail.end as usize;
     recorded.0.lock().unwrap().bytes[index].fill(0);
     assert!(prepare(&pack) == expected, "the pixels are those of the file");

@@ -185,7 +185,7 @@ fn what_is_read_first_of_a_sample_lies_in_one_block() {
     }
 }
 
-/// As in a pack that was made by hand: the checksums are right, but the row index is that of another file.
+/// The pack is as if made by hand: its checksums are right, but the row index belongs to another file.
 #[test]
 fn a_row_index_that_does_not_fit_its_file_is_not_used() {
     let (_, counted, pack) = packed(&Bench::new(1, 1));

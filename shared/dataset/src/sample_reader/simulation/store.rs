@@ -41,7 +41,7 @@ impl Faulty {
         Self(Arc::new(Mutex::new(Store { bytes, samples, ..Store::default() })))
     }
 
-    /// Joins extents with at most so many bytes between them from now on.
+    /// From now on, joins extents with at most `gap` bytes between them.
     pub(super) fn join(&self, gap: Option<u64>) {
         self.0.lock().unwrap().join_gap = gap;
     }

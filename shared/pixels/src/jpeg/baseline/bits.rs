@@ -41,7 +41,7 @@ pub struct BitWindow {
     mark: (usize, usize),
     /// Whether the mark follows the window, which costs a look at every byte.
     pub follows: bool,
-    /// Whether the bytes are only a part of a scan, so that their end is not that of the file.
+    /// Whether the bytes are only a part of a scan, so that they may end before the file.
     pub is_part: bool,
 }
 

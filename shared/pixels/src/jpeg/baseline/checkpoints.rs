@@ -2,8 +2,8 @@
 //!
 //! A checkpoint is the decoder's state between two MCUs: a bit of the entropy-coded bytes, and the DC predictors. The
 //! file itself is not changed. Checkpoints are stored as small differences in Rice's code (R. F. Rice, *Some practical
-//! universal noiseless coding techniques*, JPL 79-22): predictors are close to those of the checkpoint above, distances
-//! to those of the row above.
+//! universal noiseless coding techniques*, JPL 79-22): predictors are close to the predictors of the checkpoint above,
+//! distances to the distances of the row above.
 //!
 //! Layout of the bytes. The head is LEB128 numbers: version, components, MCUs between checkpoints, columns and rows of
 //! MCUs, one parameter of Rice's code for distances and one for the predictors of each component. Bits follow, the

@@ -17,7 +17,7 @@ use crate::rows::{ImageRows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed. Even, since blocks are transformed in pairs.
 const GROUP: u32 = 16;
-/// Number of tables that are kept for later files: many files have those of the standard's annex K.
+/// Number of tables that are kept for later files: many files have the tables of the standard's annex K.
 const KEPT_CODINGS: usize = 8;
 
 /// The state of decoding that is kept from file to file.
@@ -63,8 +63,8 @@ impl BaselineDecoder {
         self.rows(header, coded, checkpoints, band)
     }
 
-    /// Opens a part of a file: its bytes up to the scan, and those of some rows of MCUs. Only rectangles of these rows
-    /// can be read. The checkpoints have to belong to the file.
+    /// Opens a part of a file: its bytes up to the scan, and the bytes of some rows of MCUs. Only rectangles of these
+    /// rows can be read. The checkpoints have to belong to the file.
     pub fn open_part<'a>(
         &'a mut self,
         header: &'a [u8],

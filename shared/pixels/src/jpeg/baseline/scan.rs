@@ -86,7 +86,7 @@ impl McuBlocks {
     }
 }
 
-/// Entropy-coded bytes: those of a whole scan and everything after it, or those of some rows of MCUs.
+/// Entropy-coded bytes: a whole scan and everything after it, or some rows of MCUs.
 #[derive(Clone, Copy)]
 pub struct Coded<'s> {
     pub bytes: &'s [u8],
@@ -216,7 +216,7 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    /// Reads or skips MCUs. If `STORE`, stores their blocks after those of `done` MCUs.
+    /// Reads or skips MCUs. If `STORE`, stores their blocks after the blocks of `done` MCUs.
     fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut McuBlocks, done: u32) -> Result<(), LeftToLibjpeg> {
         match self.level {
             #[cfg(target_arch = "x86_64")]

@@ -16,8 +16,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// Writes noise, blurred and multiplied by `factor`, to `out`. `noise` returns that of a pixel by its number.
-    /// `between` is memory for as many distances.
+    /// Writes noise, blurred and multiplied by `factor`, to `out`. `noise` returns the noise of a pixel by the pixel's
+    /// number. `between` is memory for the same number of distances.
     pub fn make(&self, noise: impl Fn(u64) -> f32, factor: f32, between: &mut [f32], out: &mut [f32]) {
         let Self { size: (width, height), sigma, radius } = *self;
         (0..).zip(&mut *out).for_each(|(number, distance)| *distance = noise(number));

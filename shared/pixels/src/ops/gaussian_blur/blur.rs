@@ -11,8 +11,8 @@ const BETWEEN_BITS: u32 = 8;
 const BLOCK: usize = 256;
 
 for_levels! {
-    /// Blurs a row. `padded` has its values, and before and behind them those of as many pixels as there are weights
-    /// besides the first one, which is that of the middle.
+    /// Blurs a row. The first weight belongs to the middle. `padded` has the row's values and, on either side, one
+    /// pixel for each further weight.
     across = across_values(padded: &[u16], weights: &[u32], blurred: &mut [u16])
 }
 for_levels! {

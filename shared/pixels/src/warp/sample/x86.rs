@@ -147,8 +147,8 @@ fn blend_eight(from: &Source<'_>, offsets: [u32; LANES], of_x: __m256i, of_y: __
     *values.first_chunk().expect("24 of 32 bytes")
 }
 
-/// Blends the four pixels around two places. `across` has the weights of the left and the right pixels, `down` those of
-/// the lower ones.
+/// Blends the four pixels around two places. `across` has the weights of the left and the right pixels, `down` the
+/// weights of the lower pixels.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn blend_two(from: &Source<'_>, offsets: [u32; 2], across: __m256i, down: __m256i) -> __m256i {
