@@ -2,7 +2,7 @@
 
 use super::super::super::server_path::Failure;
 use super::address::{ClusterAddress, PASSWORD};
-use super::tls::{CERTIFICATE, KEY};
+use super::tls::{CERTIFICATE, KEY, is_named};
 use std::io;
 
 /// Error code of a statement that the server does not know any more.
@@ -57,10 +57,19 @@ pub fn judge_io(error: &io::Error, is_tls: bool) -> Failure {
         Some(problem @ rustls::Error::InvalidCertificate(_)) => Failure::lasting(format!(
             "{problem}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
         )),
-        Some(problem @ rustls::Error::AlertReceived(_)) => Failure::lasting(format!(
-            "the server ends the TLS connection ({problem}): if it wants a certificate of the client, {CERTIFICATE} \
-             and {KEY} name the files of certificate and key"
-        )),
+        Some(problem @ rustls::Error::AlertReceived(_)) => {
+            let help = match is_named(CERTIFICATE) {
+                true => format!(
+                    "it does not accept the certificate of {CERTIFICATE}: an authority that the server trusts has to \
+                     have signed it, and it has to be valid now"
+                ),
+                false => format!(
+                    "if it wants a certificate of the client, {CERTIFICATE} and {KEY} name the files of certificate \
+                     and key"
+                ),
+            };
+            Failure::lasting(format!("the server ends the TLS connection ({problem}): {help}"))
+        }
         Some(rustls::Error::InvalidMessage(_)) => {
             Failure::lasting("the server does not speak TLS at this port: begin the URL with cql://".to_owned())
         }

@@ -25,8 +25,7 @@ pub fn connector() -> Result<TlsConnector, String> {
         return Err(format!("no certificates to trust were found{why}: SSL_CERT_FILE names a file with them"));
     }
     let config = ClientConfig::builder().with_root_certificates(roots);
-    let named = |variable| env::var_os(variable).filter(|file: &OsString| !file.is_empty());
-    let config = match (named(CERTIFICATE), named(KEY)) {
+    let config = match (file_of(CERTIFICATE), file_of(KEY)) {
         (None, None) => config.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let certificates = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
@@ -43,6 +42,15 @@ pub fn connector() -> Result<TlsConnector, String> {
         }
     };
     Ok(Arc::new(config).into())
+}
+
+/// Returns whether an environment variable names a file.
+pub fn is_named(variable: &str) -> bool {
+    file_of(variable).is_some()
+}
+
+fn file_of(variable: &str) -> Option<OsString> {
+    env::var_os(variable).filter(|file| !file.is_empty())
 }
 
 fn unreadable(variable: &str, file: &OsString, error: &rustls::pki_types::pem::Error) -> String {
