@@ -88,8 +88,14 @@ fn kill(kills: u32, samples: u32) {
     while killed < kills {
         round += 1;
         assert!(round <= 4 * kills, "{killed} kills in {round} rounds");
+        // So that there is always something to write.
+        let datasets = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let datasets: Vec<PathBuf> = datasets.filter(|path| path.is_dir()).collect();
+        if let Some(removed) = datasets.get(rng.next_u32() as usize % 3) {
+            fs::remove_dir_all(removed).unwrap();
+        }
         let which = [0, 1].map(|_| rng.next_u32() as usize % stored.len());
-        let most = u64::from(samples) * 30_000;
+        let most = u64::from(samples) * 20_000;
         let after = [0, 1].map(|_| rng.next_u64() % most);
         let before: HashSet<PathBuf> = files(folder.path()).into_iter().map(|(path, _)| path).collect();
         let mut children = which.map(|which| Some(start(&stored[which])));
