@@ -123,7 +123,7 @@ fn a_cluster_that_is_balanced_anew_under_a_run_changes_nothing() {
     let cluster = &cluster;
     let [first, second, third, added] = &cluster.servers[..] else { unreachable!() };
     std::thread::scope(|scope| {
-        // A quarter of the slots goes to the new master, and those of the first one are given up altogether.
+        // A part of each other master's values goes to the new one, and those of the first one altogether.
         let moving = scope.spawn(|| {
             cluster.move_slots(5461..6800, second, added);
             cluster.move_slots(10_922..12_300, third, added);
