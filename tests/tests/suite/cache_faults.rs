@@ -47,7 +47,7 @@ impl Stored {
     }
 
     /// Runs without a cache.
-    fn digest(&self) -> String {
+    fn digest_of_file(&self) -> String {
         Run::of(over(self.pack.to_str().unwrap()).with(|o| o.epochs = 1)).ordered_digest
     }
 }
@@ -66,7 +66,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Metadata)> {
 fn kill(kills: u32, samples: u32) {
     let (folder, mut rng) = (tempfile::tempdir().unwrap(), ChaCha8Rng::seed_from_u64(kills.into()));
     let stored = [98, 100, 103].map(|width| Stored::new(samples, width, || ()));
-    let digests = stored.each_ref().map(Stored::digest);
+    let digests = stored.each_ref().map(Stored::digest_of_file);
     let start = |stored: &Stored| -> Child {
         let mut command = Command::new(program("ddlp"));
         command.args([
@@ -198,7 +198,7 @@ fn a_disk_that_is_full_at_any_moment_costs_requests_alone() {
             }
         })
     };
-    let (digest, folder) = (stored.digest(), disk.0.path().join("cache"));
+    let (digest, folder) = (stored.digest_of_file(), disk.0.path().join("cache"));
     let mut rng = ChaCha8Rng::seed_from_u64(50);
     let mut off = 0;
     for round in 0..50 {

@@ -243,8 +243,8 @@ proptest! {
     }
 }
 
-/// Processes that are killed, or find the disk full, at any byte that they write: one after the other in the same folder,
-/// with two datasets that take each other's room.
+/// Processes that are killed, or find the disk full, at any byte that they write: one after the other in the same
+/// folder, with two datasets that take each other's room.
 #[test]
 fn an_end_at_any_byte_leaves_a_cache_that_is_right_and_small() {
     const LIMIT: u64 = 320 << 10;
@@ -285,7 +285,7 @@ fn an_end_at_any_byte_leaves_a_cache_that_is_right_and_small() {
             work(folder.path(), keys[round % 2], &mut state);
             ended += u32::from(faults::left() == 0);
             faults::set(Fault::None, u64::MAX);
-            [0, 1].map(|number| check(folder.path(), number));
+            (0..keys.len()).for_each(|number| check(folder.path(), number));
             let files = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
             let of_datasets = files().filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
             let left: Vec<_> = of_datasets.map(|entry| entry.unwrap()).collect();

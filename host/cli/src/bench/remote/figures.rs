@@ -81,8 +81,8 @@ impl fmt::Display for Way {
 }
 
 impl RemoteFigures {
-    /// Returns the table. A way's rate is compared with its own rate at the first round trip, and with that of the plain
-    /// receiver over the same line.
+    /// Returns the table. A way's rate is compared with its own rate at the first round trip, and with that of the
+    /// plain receiver over the same line.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "remote: {}, batches of {}", self.url, self.batch);

@@ -1,7 +1,8 @@
-//! Receivers without a loader: they ask for as many bytes for an image as a run does, over plain sockets, and drop them.
+//! Receivers without a loader: they ask for as many bytes for an image as a run does, over plain sockets, and drop
+//! them.
 //!
-//! At a web server, each connection waits for one answer. Redis and Cassandra get as many connections from a receiver as
-//! from a run, each with several requests at the same time.
+//! At a web server, each connection waits for one answer. Redis and Cassandra get as many connections from a receiver
+//! as from a run, each with several requests at the same time.
 
 mod cassandra;
 mod redis;
