@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 
 /// Samples whose records are read at once: a piece of their section.
-pub(super) const SAMPLES_AT_ONCE: u64 = PIECE_BYTES / RECORD_BYTES as u64;
+const SAMPLES_AT_ONCE: u64 = PIECE_BYTES / RECORD_BYTES as u64;
 /// Most bytes of names that are read at once.
 const NAMES_BYTES_MAX: u64 = 4 << 20;
 const _: () = assert!(NAMES_BYTES_MAX >= NAME_BYTES_MAX as u64);
