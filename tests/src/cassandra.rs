@@ -2,11 +2,15 @@
 
 use crate::certificates;
 use crate::runs::wait_until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A running node; killed when dropped.
 pub struct CassandraNode {
@@ -87,6 +91,18 @@ impl CassandraNode {
     pub fn kill(&mut self) {
         self.child.kill().expect("the node runs");
         self.child.wait().expect("the node ends");
+    }
+
+    /// Stops the node's process for a time: its connections stay, and nothing is answered. The thread that is returned
+    /// ends when the process goes on.
+    pub fn stop_for(&self, time: Duration) -> JoinHandle<()> {
+        let process = Pid::from_raw(self.child.id().cast_signed());
+        kill(process, Signal::SIGSTOP).expect("the node runs");
+        std::thread::spawn(move || {
+            // The sleep is the fault.
+            std::thread::sleep(time);
+            kill(process, Signal::SIGCONT).expect("the node runs");
+        })
     }
 
     /// Starts the node again at the same port, also with these options.

@@ -17,8 +17,23 @@ pub struct RedisServer {
     folder: PathBuf,
     args: Vec<String>,
     port: u16,
-    tls_port: Option<u16>,
+    tls: Option<Tls>,
     child: Child,
+}
+
+/// How a server listens for TLS.
+#[derive(Clone)]
+struct Tls {
+    port: u16,
+    /// The folder with the certificates.
+    certificates: PathBuf,
+}
+
+impl Tls {
+    /// Chooses a port. The certificate, of `localhost`, lies in a folder.
+    fn new(certificates: &Path) -> Self {
+        Self { port: free_port(), certificates: certificates.to_owned() }
+    }
 }
 
 fn free_port() -> u16 {
@@ -32,13 +47,16 @@ impl RedisServer {
         Self::begin(folder, extra, None)
     }
 
-    /// Starts a server that also listens for TLS, with a certificate of `localhost`; the authority is `ca.pem` in the
-    /// folder of its data.
+    /// Starts a server that also listens for TLS, with a certificate of `localhost`.
     pub fn start_with_tls(folder: &Path) -> Option<Self> {
-        Self::begin(folder, &[], certificates::can_be_made().then(free_port))?.with_tls()
+        if !certificates::can_be_made() {
+            return None;
+        }
+        certificates::make(folder);
+        Self::begin(folder, &[], Some(Tls::new(folder)))
     }
 
-    fn begin(folder: &Path, extra: &[&str], tls_port: Option<u16>) -> Option<Self> {
+    fn begin(folder: &Path, extra: &[&str], tls: Option<Tls>) -> Option<Self> {
         let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
             println!("SKIPPED: redis-server is not installed");
             return None;
@@ -48,18 +66,14 @@ impl RedisServer {
         let port = free_port();
         let mut args = vec!["--port".to_owned(), port.to_string(), "--bind".to_owned(), "127.0.0.1".to_owned()];
         args.extend(extra.iter().map(|arg| (*arg).to_owned()));
-        if let Some(port) = tls_port {
-            certificates::make(&folder);
-            let tls = format!("--tls-port {port} --tls-cert-file leaf.pem --tls-key-file leaf.key");
-            let tls = format!("{tls} --tls-ca-cert-file ca.pem --tls-auth-clients no");
-            args.extend(tls.split(' ').map(str::to_owned));
+        if let Some(Tls { port, certificates }) = &tls {
+            args.extend(["--tls-port".to_owned(), port.to_string(), "--tls-auth-clients".to_owned(), "no".to_owned()]);
+            for (option, file) in [("cert", "leaf.pem"), ("key", "leaf.key"), ("ca-cert", "ca.pem")] {
+                args.extend([format!("--tls-{option}-file"), certificates.join(file).display().to_string()]);
+            }
         }
         let child = spawn(program, &folder, &args, port);
-        Some(Self { program, folder, args, port, tls_port, child })
-    }
-
-    fn with_tls(self) -> Option<Self> {
-        self.tls_port.is_some().then_some(self)
+        Some(Self { program, folder, args, port, tls, child })
     }
 
     /// Returns the URL of a dataset.
@@ -67,14 +81,18 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0/{name}", self.port)
     }
 
+    fn tls(&self) -> &Tls {
+        self.tls.as_ref().expect("a server with TLS")
+    }
+
     /// Returns the URL of a dataset over TLS.
     pub fn tls_url(&self, name: &str) -> String {
-        format!("rediss://localhost:{}/0/{name}", self.tls_port.expect("a server with TLS"))
+        format!("rediss://localhost:{}/0/{name}", self.tls().port)
     }
 
     /// Returns the certificate to trust.
     pub fn authority(&self) -> PathBuf {
-        self.folder.join("ca.pem")
+        self.tls().certificates.join("ca.pem")
     }
 
     /// Kills the server. Its memory is lost, unless it was saved by `SAVE`.
@@ -146,21 +164,44 @@ impl RedisServer {
 pub struct RedisCluster {
     /// The servers: masters, then replicas.
     pub servers: Vec<RedisServer>,
+    /// The ports between the servers.
+    buses: Vec<String>,
 }
+
+/// Options of each server of a cluster; the port between the servers follows.
+const CLUSTER: &str =
+    "--cluster-enabled yes --cluster-node-timeout 1000 --cluster-config-file nodes.conf --cluster-port";
 
 impl RedisCluster {
     /// Starts servers, and makes the first `masters` of them a cluster, the others replicas; `None`, with a line that
     /// says why, if none is installed.
     pub fn start(folder: &Path, masters: usize, replicas: usize) -> Option<Self> {
-        let rules = "--cluster-enabled yes --cluster-node-timeout 1000 --cluster-config-file nodes.conf --cluster-port";
+        Self::begin(folder, masters, replicas, false)
+    }
+
+    /// Starts masters that also listen for TLS, and say that they are reached at `localhost`.
+    pub fn start_with_tls(folder: &Path, masters: usize) -> Option<Self> {
+        if !certificates::can_be_made() {
+            return None;
+        }
+        certificates::make(folder);
+        Self::begin(folder, masters, 0, true)
+    }
+
+    fn begin(folder: &Path, masters: usize, replicas: usize, is_tls: bool) -> Option<Self> {
         let mut servers = Vec::new();
         let mut buses = Vec::new();
         for number in 0..masters + replicas {
             let place = folder.join(format!("cluster{number}"));
             fs::create_dir(&place).expect("a folder for the server");
             buses.push(free_port().to_string());
-            let rules: Vec<&str> = rules.split(' ').chain([&**buses.last().expect("a port")]).collect();
-            servers.push(RedisServer::start(&place, &rules)?);
+            let mut rules: Vec<&str> = CLUSTER.split(' ').chain([&**buses.last().expect("a port")]).collect();
+            if is_tls {
+                let announced = "--tls-cluster yes --cluster-announce-hostname localhost \
+                                 --cluster-preferred-endpoint-type hostname";
+                rules.extend(announced.split(' '));
+            }
+            servers.push(RedisServer::begin(&place, &rules, is_tls.then(|| Tls::new(folder)))?);
         }
         for (number, server) in servers.iter().enumerate() {
             if number < masters {
@@ -170,7 +211,7 @@ impl RedisCluster {
             let (port, bus) = (servers[0].port, &buses[0]);
             server.say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
         }
-        let cluster = Self { servers };
+        let cluster = Self { servers, buses };
         let known = format!("cluster_known_nodes:{}", masters + replicas);
         cluster.wait_until("the nodes know each other", |info| info.contains(&known));
         for replica in masters..masters + replicas {
@@ -185,7 +226,44 @@ impl RedisCluster {
             });
         }
         cluster.wait_until("the cluster is up", |info| info.contains("cluster_state:ok"));
+        // A name that is not known yet.
+        wait_until("the nodes know their names", || {
+            cluster.servers.iter().all(|server| !server.say("CLUSTER SLOTS").contains('?'))
+        });
         Some(cluster)
+    }
+
+    /// Starts another master, which has no slots yet, and returns it.
+    pub fn add_master(&mut self, folder: &Path) -> &RedisServer {
+        let (place, bus) = (folder.join("added"), free_port().to_string());
+        fs::create_dir(&place).expect("a folder for the server");
+        let rules: Vec<&str> = CLUSTER.split(' ').chain([&*bus]).collect();
+        let added = RedisServer::start(&place, &rules).expect("a server as the others");
+        added.say(&format!("CLUSTER MEET 127.0.0.1 {} {}", self.servers[0].port, self.buses[0]));
+        self.servers.push(added);
+        self.buses.push(bus);
+        let known = format!("cluster_known_nodes:{}", self.servers.len());
+        self.wait_until("the nodes know each other", |info| info.contains(&known) && info.contains("cluster_state:ok"));
+        self.servers.last().expect("the added one")
+    }
+
+    /// Moves those slots of a range that have keys from one server to another, as `redis-cli --cluster reshard` does.
+    pub fn move_slots(&self, slots: std::ops::Range<u16>, from: &RedisServer, to: &RedisServer) {
+        let (from_id, to_id) = (from.id(), to.id());
+        for slot in slots {
+            let keys = from.say(&format!("CLUSTER GETKEYSINSLOT {slot} 1000"));
+            if keys.is_empty() {
+                continue;
+            }
+            to.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"));
+            from.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"));
+            for key in keys.lines() {
+                from.say(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port));
+            }
+            for server in [to, from] {
+                server.say(&format!("CLUSTER SETSLOT {slot} NODE {to_id}"));
+            }
+        }
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) {

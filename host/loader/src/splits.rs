@@ -11,7 +11,7 @@ mod file;
 mod filter;
 
 use crate::order::{split, split_evenly};
-use columns::SampleColumns;
+use columns::{NAME, SampleColumns};
 use ddlp_dataset::{Dataset, SampleFields};
 pub use file::{Split, SplitPart};
 use filter::Filter;
@@ -23,6 +23,9 @@ use std::str::FromStr;
 
 /// Most parts of a split.
 const PARTS_MAX: usize = 1 << 16;
+
+/// Samples whose names are in memory.
+const SAMPLES_AT_ONCE: u64 = 1 << 14;
 
 /// What a split does about the samples of the classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,7 +149,14 @@ pub fn samples_where(filter: &str, dataset: &dyn Dataset, beside: &SampleFields)
 
 fn matching(text: &str, columns: &SampleColumns<'_>) -> Result<Vec<u64>, SplitError> {
     let filter = Filter::parse(text, columns).map_err(|error| SplitError(format!("`where`: {error}")))?;
-    let found: Vec<u64> = (0..columns.samples()).filter(|&sample| filter.matches(columns, sample)).collect();
+    let mut found = Vec::new();
+    for first in (0..columns.samples()).step_by(SAMPLES_AT_ONCE as usize) {
+        let samples = first..columns.samples().min(first + SAMPLES_AT_ONCE);
+        if filter.asks(NAME) {
+            columns.read_names(samples.clone()).map_err(|error| SplitError(error.to_string()))?;
+        }
+        found.extend(samples.filter(|&sample| filter.matches(columns, sample)));
+    }
     if found.is_empty() {
         return Err(SplitError(format!("`where`: no sample of the dataset fits `{text}`")));
     }

@@ -197,6 +197,10 @@ impl Dataset for Classed {
         self.dataset.name(index)
     }
 
+    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
+        self.dataset.names(samples)
+    }
+
     fn location(&self, index: u64) -> Location {
         self.dataset.location(index)
     }

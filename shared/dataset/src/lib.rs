@@ -175,6 +175,19 @@ pub trait Dataset: Send + Sync {
     /// When `index` is not below [`len`](Self::len).
     fn name(&self, index: u64) -> String;
 
+    /// Returns the names of neighbouring samples, in few reads. Unlike [`name`](Self::name), it returns no text that
+    /// stands for a name that cannot be read now.
+    ///
+    /// # Errors
+    ///
+    /// If the names cannot be read.
+    ///
+    /// # Panics
+    /// When a sample is not below [`len`](Self::len).
+    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
+        Ok(samples.map(|index| self.name(index)).collect())
+    }
+
     /// Returns where a sample's bytes lie.
     ///
     /// # Panics

@@ -21,6 +21,7 @@ mod direct;
 mod file;
 mod format;
 mod index;
+mod names;
 mod options;
 mod plan;
 mod read_ahead;

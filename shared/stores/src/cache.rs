@@ -5,7 +5,9 @@
 //! handed out. If the cache cannot be written, it is off for the rest of the run, and the run goes on.
 //!
 //! - `segment`: the files. `extents`: which bytes lie in which file. `folder`: room, and what dead processes left.
+//!   `disk`: the changes of files.
 
+mod disk;
 mod extents;
 mod folder;
 mod segment;

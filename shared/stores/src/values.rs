@@ -3,8 +3,10 @@
 //! Reads name places of the pack, as in a file; a map that is made from the pack's index finds the values. `server`:
 //! what a server has to do. `redis`, `cassandra`: the servers. `lines`: their connections. `layout`: keys and values.
 //! `push`: puts a pack there.
+//! `client_certificate`: for servers that want one.
 
 mod cassandra;
+mod client_certificate;
 mod layout;
 mod lines;
 pub(super) mod push;

@@ -11,6 +11,7 @@ use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 const SAMPLES: u64 = crate::values::SAMPLES as u64;
 
@@ -178,7 +179,9 @@ fn a_node_that_is_killed_and_started_again_changes_nothing() {
 
     let bench = ["bench", "remote", &url, "--rtt", "0,20", "--seconds", "0.2", "--batch", "8"];
     let table = command(&bench, &[]).unwrap();
-    assert_eq!(table.lines().filter(|line| line.starts_with("auto ")).count(), 2, "{table}");
+    for name in ["auto ", "plain receiver "] {
+        assert_eq!(table.lines().filter(|line| line.starts_with(name)).count(), 2, "{table}");
+    }
 }
 
 #[test]
@@ -226,6 +229,14 @@ fn password_and_certificates_are_needed_on_both_sides() {
     assert!(said.contains("certificate") && said.contains("SSL_CERT_FILE"), "{said}");
     let said = digest(&url, &[password, trusted]).unwrap_err();
     assert!(said.contains("SSL_CLIENT_CERT_FILE"), "{said}");
+    let stranger = tempfile::tempdir().unwrap();
+    certificates::make(stranger.path());
+    let [leaf, key] = ["leaf.pem", "leaf.key"].map(|file| stranger.path().join(file).to_str().unwrap().to_owned());
+    let strange = [("SSL_CLIENT_CERT_FILE", &*leaf), ("SSL_CLIENT_KEY_FILE", &*key), password, trusted];
+    for arguments in [&["run", &url, "--quiet"][..], &["push", pack, &url, "--quiet"]] {
+        let said = command(arguments, &strange).unwrap_err();
+        assert!(said.contains("does not accept the certificate of SSL_CLIENT_CERT_FILE"), "{said}");
+    }
     let said = digest(&url, &[password, trusted, client[0]]).unwrap_err();
     assert!(said.contains("but not SSL_CLIENT_KEY_FILE"), "{said}");
     let plain = with_role.replace("127.0.0.1", "localhost");
@@ -260,6 +271,30 @@ fn a_lost_node_of_three_changes_nothing_at_two_replicas() {
     drop(third);
     let said = pushed_with(&photos.pack_as("raw", PackFormat::of(StoredForm::Raw)), &url, |o| o.force = true);
     assert!(said.is_err(), "a majority of the replicas is lost");
+}
+
+#[test]
+#[ignore = "starts three nodes of Cassandra; .ci/full runs it"]
+fn a_slow_node_of_three_changes_nothing() {
+    let photos = photos();
+    let Some([first, second, _third]) = CassandraNode::start_three(photos.scratch()) else { return };
+    first.create_keyspace(2);
+    let (pack, url) = (photos.pack(), first.url("photos"));
+    pushed_with(&pack, &url, |options| options.verify = true).unwrap();
+    // Shorter and longer than a request waits for an answer.
+    for seconds in [3, 25] {
+        let (mut batches, mut stopped) = (0, None);
+        let run = Run::with(over(&url).with(|o| (o.batch_size, o.epochs) = (4, 40)), |_, _| {
+            batches += 1;
+            if batches == 8 {
+                stopped = Some(second.stop_for(Duration::from_secs(seconds)));
+            }
+        });
+        stopped.expect("batches came").join().unwrap();
+        run.assert_exactly_once(40, SAMPLES);
+        let file = Run::of(over(pack.to_str().unwrap()).with(|o| (o.batch_size, o.epochs) = (4, 40)));
+        assert_eq!(run.ordered_digest, file.ordered_digest, "{seconds} s");
+    }
 }
 
 #[test]

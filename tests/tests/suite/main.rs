@@ -8,6 +8,7 @@ mod asked;
 mod batches;
 mod bench;
 mod buckets;
+mod cache_faults;
 mod caching;
 mod canvases;
 mod cassandra;

@@ -353,6 +353,30 @@ fn tls_needs_a_certificate_that_is_trusted() {
 }
 
 #[test]
+fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
+    let photos = photos();
+    let Some(server) = RedisServer::start_with_tls(photos.scratch()) else { return };
+    server.say("CONFIG SET tls-auth-clients yes");
+    let (pack, url, stranger) = (photos.pack(), server.tls_url("photos"), tempfile::tempdir().unwrap());
+    ddlp_tests::certificates::make(stranger.path());
+    let (pack, authority) = (pack.to_str().unwrap(), server.authority());
+    let trusted = ("SSL_CERT_FILE", authority.to_str().unwrap());
+    let of = |folder: &Path| ["leaf.pem", "leaf.key"].map(|file| folder.join(file).to_str().unwrap().to_owned());
+    let shown = |[certificate, key]: &[String; 2], arguments: &[&str]| {
+        command(arguments, &[("SSL_CLIENT_CERT_FILE", certificate), ("SSL_CLIENT_KEY_FILE", key), trusted])
+    };
+    let own = of(authority.parent().unwrap());
+    shown(&own, &["push", pack, &url, "--quiet"]).unwrap();
+    shown(&own, &["verify", &url]).unwrap();
+    let said = shown(&of(stranger.path()), &["run", &url, "--quiet"]).unwrap_err();
+    assert!(said.contains("does not accept the certificate of SSL_CLIENT_CERT_FILE"), "{said}");
+    let said = digest(&url, &[trusted]).unwrap_err();
+    assert!(said.contains("SSL_CLIENT_CERT_FILE and SSL_CLIENT_KEY_FILE name the files"), "{said}");
+    let said = digest(&url, &[trusted, ("SSL_CLIENT_KEY_FILE", &own[1])]).unwrap_err();
+    assert!(said.contains("SSL_CLIENT_KEY_FILE is set, but not SSL_CLIENT_CERT_FILE"), "{said}");
+}
+
+#[test]
 fn what_a_server_refuses_is_an_error_that_says_what_to_do() {
     let photos = photos();
     let Some(server) = RedisServer::start(photos.scratch(), &["--maxmemory", "5mb"]) else { return };

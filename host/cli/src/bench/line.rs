@@ -2,18 +2,23 @@
 //! limits their rate.
 //!
 //! As in TCP, bytes of a connection keep their order: a late piece holds up the pieces behind it. The line has no
-//! losses and no slow start of TCP over the whole way.
+//! losses and no slow start of TCP over the whole way. In front of a cluster of Redis servers, it also changes the
+//! addresses that the servers announce, so that each of them is reached by the line.
+
+mod names;
 
 use super::remote::{parse_ms, parse_rate};
 use crate::{Ending, output};
 use anyhow::Context;
 use clap::Args;
+use names::{Name, Names};
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,43 +73,68 @@ pub struct LineArgs {
 pub fn line(args: &LineArgs) -> anyhow::Result<Ending> {
     let &LineArgs { rtt: round_trip, jitter, limit, seed, .. } = args;
     let spec = LineSpec { round_trip, jitter, bytes_per_s: limit.map(|mb| mb * 1e6), seed };
-    let line = Line::start(args.server.clone(), spec)?;
-    output::print(&format!("{}\n", line.address()))?;
+    let line = Line::start(std::slice::from_ref(&args.server), false, spec)?;
+    output::print(&format!("{}\n", line.addresses()[0]))?;
     loop {
         // A signal ends the process.
         std::thread::park();
     }
 }
 
-/// A line to a server. Dropping it ends its connections.
+/// A line to servers. Dropping it ends its connections.
 pub struct Line {
-    address: SocketAddr,
+    servers: Arc<[Server]>,
+    addresses: Vec<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A server to which a line leads.
+struct Server {
+    /// Host and port.
+    place: String,
+    /// Whether a connection has been made to it.
+    is_used: AtomicBool,
+}
+
 impl Line {
-    /// Begins to relay connections to a server, `HOST:PORT`.
-    pub fn start(server: String, spec: LineSpec) -> anyhow::Result<Self> {
+    /// Begins to relay connections to servers, each `HOST:PORT`. All of them share the rate. If they `are_cluster` of
+    /// Redis, they are told to announce where their lines begin.
+    pub fn start(servers: &[String], are_cluster: bool, spec: LineSpec) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("no port for the line")?;
-        let address = listener.local_addr()?;
+        let listen = |_| runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("no port for the line");
+        let listeners = servers.iter().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+        let names =
+            Names(if are_cluster { servers.iter().zip(&addresses).map(Name::new).collect() } else { Vec::new() });
+        let server = |place: &String| Server { place: place.clone(), is_used: AtomicBool::new(false) };
+        let servers: Arc<[Server]> = servers.iter().map(server).collect();
         let (stop, stopped) = oneshot::channel();
+        let relayed = servers.clone();
         let thread = std::thread::Builder::new().name("line".into()).spawn(move || {
             let local = LocalSet::new();
             local.block_on(&runtime, async {
-                tokio::select! {
-                    () = accept(listener, server.into(), spec) => {}
-                    _ = stopped => {}
-                }
+                let way = Rc::new(Way { spec, free: Cell::new(Instant::now()), names, connections: Cell::new(0) });
+                let accepting = listeners.into_iter().enumerate().map(|(number, listener)| {
+                    tokio::task::spawn_local(accept(listener, relayed.clone(), number, way.clone()))
+                });
+                let _accepting: Vec<_> = accepting.collect();
+                // An error is the end of the line, too.
+                let _ = stopped.await;
             });
         })?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { servers, addresses, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the address at which the line begins.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Returns the addresses at which the line begins, for each server.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns a server to which no connection has been made.
+    pub fn unused(&self) -> Option<&str> {
+        let unused = self.servers.iter().find(|server| !server.is_used.load(Ordering::Relaxed));
+        unused.map(|server| &*server.place)
     }
 }
 
@@ -117,38 +147,49 @@ impl Drop for Line {
     }
 }
 
-/// The time from which on the line has room for the next bytes.
-type Free = Rc<Cell<Instant>>;
+/// What the connections of a line share.
+struct Way {
+    spec: LineSpec,
+    /// The time from which on the line has room for the next bytes.
+    free: Cell<Instant>,
+    names: Names,
+    /// Number of connections so far.
+    connections: Cell<u64>,
+}
 
-async fn accept(listener: TcpListener, server: Rc<str>, spec: LineSpec) {
-    let free: Free = Rc::new(Cell::new(Instant::now()));
-    for connection in 0_u64.. {
+async fn accept(listener: TcpListener, servers: Arc<[Server]>, number: usize, way: Rc<Way>) {
+    loop {
         let Ok((client, _)) = listener.accept().await else { return };
-        let (server, free) = (server.clone(), free.clone());
+        servers[number].is_used.store(true, Ordering::Relaxed);
+        let connection = way.connections.get();
+        way.connections.set(connection + 1);
+        let (servers, way) = (servers.clone(), way.clone());
         // An error ends the connection at both ends: its streams are dropped.
-        tokio::task::spawn_local(async move { relay(client, &server, spec, connection, free).await.ok() });
+        tokio::task::spawn_local(async move { relay(client, &servers[number].place, connection, &way).await.ok() });
     }
 }
 
 /// Relays both directions of a connection until both have ended.
-async fn relay(client: TcpStream, server: &str, spec: LineSpec, connection: u64, free: Free) -> io::Result<()> {
+async fn relay(client: TcpStream, server: &str, connection: u64, way: &Way) -> io::Result<()> {
     let server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
+    let Way { spec, free, names, .. } = way;
     let half = spec.round_trip / 2;
-    let mut piece = 0_u64;
-    let answers = move |bytes: usize| {
-        piece += 1;
+    let mut number = 0_u64;
+    let answers = |piece: &mut Vec<u8>| {
+        names.change(piece);
+        number += 1;
         let now = Instant::now();
         let sent = spec.bytes_per_s.map_or(now, |rate| {
-            let sent = free.get().max(now) + Duration::from_secs_f64(bytes as f64 / rate);
+            let sent = free.get().max(now) + Duration::from_secs_f64(piece.len() as f64 / rate);
             free.set(sent);
             sent
         });
-        sent + half + spec.jitter.mul_f64(draw((spec.seed, connection, piece)))
+        sent + half + spec.jitter.mul_f64(draw((spec.seed, connection, number)))
     };
-    let requests = move |_| Instant::now() + half;
+    let requests = |_: &mut Vec<u8>| Instant::now() + half;
     tokio::try_join!(delay(client_in, server_out, requests), delay(server_in, client_out, answers)).map(drop)
 }
 
@@ -159,14 +200,14 @@ fn draw(key: (u64, u64, u64)) -> f64 {
     hasher.finish() as f64 / u64::MAX as f64
 }
 
-/// Passes bytes on. `due` gives the time of a piece with this many bytes; pieces keep their order.
+/// Passes bytes on. `due` gives the time of a piece, which it may change; pieces keep their order.
 async fn delay(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut due: impl FnMut(usize) -> Instant,
+    mut due: impl FnMut(&mut Vec<u8>) -> Instant,
 ) -> io::Result<()> {
     let window = Arc::new(Semaphore::new(WINDOW));
-    let (pieces, mut arriving) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let (pieces, mut arriving) = mpsc::unbounded_channel::<(Instant, u32, Vec<u8>)>();
     let reading = async {
         loop {
             let mut piece = Vec::with_capacity(PIECE);
@@ -175,18 +216,19 @@ async fn delay(
                 drop(pieces);
                 return Ok(());
             }
-            let room = window.acquire_many(piece.len() as u32).await.expect("the window stays open");
-            room.forget();
-            if pieces.send((due(piece.len()), piece)).is_err() {
+            let length = piece.len() as u32;
+            window.acquire_many(length).await.expect("the window stays open").forget();
+            let time = due(&mut piece);
+            if pieces.send((time, length, piece)).is_err() {
                 return Ok(());
             }
         }
     };
     let writing = async {
-        while let Some((time, piece)) = arriving.recv().await {
+        while let Some((time, length, piece)) = arriving.recv().await {
             sleep_until(time).await;
             to.write_all(&piece).await?;
-            window.add_permits(piece.len());
+            window.add_permits(length as usize);
         }
         to.shutdown().await
     };
@@ -216,11 +258,11 @@ mod tests {
                 });
             }
         });
-        Line::start(address, spec).unwrap()
+        Line::start(&[address], false, spec).unwrap()
     }
 
     fn ask(line: &Line, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = StdStream::connect(line.address()).unwrap();
+        let mut stream = StdStream::connect(line.addresses()[0]).unwrap();
         stream.write_all(bytes).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
@@ -256,8 +298,8 @@ mod tests {
     #[test]
     fn a_server_that_is_not_there_ends_the_connection() {
         let gone = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let line = Line::start(gone, SPEC).unwrap();
-        let mut stream = StdStream::connect(line.address()).unwrap();
+        let line = Line::start(&[gone], false, SPEC).unwrap();
+        let mut stream = StdStream::connect(line.addresses()[0]).unwrap();
         assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     }
 }

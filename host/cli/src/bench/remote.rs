@@ -1,8 +1,10 @@
 //! `ddlp bench remote`: how fast images come from a server behind a long line.
 //!
-//! [`line`](mod@super::line) is the line; [`receiver`] receives without a loader; [`figures`] has the results.
+//! [`line`](mod@super::line) is the line; [`place`] says where it leads; [`receiver`] receives without a loader;
+//! [`figures`] has the results.
 
 mod figures;
+mod place;
 mod receiver;
 
 use super::cases;
@@ -15,7 +17,8 @@ use crate::{Ending, machine};
 use anyhow::{bail, ensure};
 use clap::Args;
 use ddlp_host::{Host, open_dataset};
-use figures::{RemoteFigures, Way};
+use figures::{FILE, RemoteFigures, Way};
+use place::{Servers, Url};
 use receiver::Receiver;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,9 +41,11 @@ const RECEIVER_S_MAX: f64 = 10.0;
 /// Measure loading from a server behind a long line.
 ///
 /// Puts a line of its own between loader and server, which delays the bytes and limits their rate. For each jitter and
-/// round trip it measures each way of loading and then, at a web server, a plain receiver, which asks for as many bytes
-/// for an image and drops them. With --file it first measures loading from that file, and loader and receiver without
-/// the line.
+/// round trip it measures each way of loading and then a plain receiver, which asks for as many bytes for an image and
+/// drops them. With --file it first measures loading from that file, and loader and receiver without the line.
+///
+/// In front of a cluster of Redis servers, each master has a line, and all lines together have one rate. A cluster of
+/// Cassandra has to have one node.
 ///
 /// The ways: one sample at a time; 64 at a time, in order or out of order; auto, as many as latency and rate need; the
 /// same with a slow start (ramped), and out of order.
@@ -80,7 +85,8 @@ pub struct RemoteArgs {
     /// Seconds that a run takes, about
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = parse_seconds)]
     seconds: f64,
-    /// Connections of the plain receiver
+    /// Images that the plain receiver asks for at once: at a web server over as many connections, at each server of
+    /// Redis or Cassandra over four
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_positive)]
     connections: u64,
     /// Seed of the line's draws
@@ -107,33 +113,6 @@ pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "give a number of megabytes per second above 0".to_owned())
 }
 
-/// The parts of a URL.
-struct Url<'a> {
-    scheme: &'a str,
-    /// Host and port.
-    server: String,
-    path: &'a str,
-}
-
-impl<'a> Url<'a> {
-    fn of(url: &'a str) -> anyhow::Result<Self> {
-        let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        let port = match scheme {
-            "http" => 80,
-            "redis" => 6379,
-            "cql" => 9042,
-            _ => bail!("give a URL that begins with http://, redis:// or cql://; what goes by TLS cannot be delayed"),
-        };
-        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // A message must not show a password.
-        ensure!(!host.is_empty() && !host.contains('@'), "give a URL with a host, and without user and password");
-        ensure!(!host.contains(','), "name one host: the line leads to one server, and a cluster has to have one node");
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let server = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-        Ok(Self { scheme, server, path })
-    }
-}
-
 /// Runs the command.
 pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let url = Url::of(&args.url)?;
@@ -142,7 +121,8 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     }
     let dataset = open_dataset(Path::new(&args.url), &Host::system())?;
     files(args).check(&*dataset, Path::new(&args.url))?;
-    let mut bench = Bench { args, url, samples: dataset.len(), interrupt, ways: Vec::new() };
+    let servers = url.servers()?;
+    let mut bench = Bench { args, url, servers, samples: dataset.len(), interrupt, ways: Vec::new() };
     drop(dataset);
     let is_complete = bench.all()?;
     let figures = RemoteFigures {
@@ -177,6 +157,7 @@ fn files(args: &RemoteArgs) -> Files<'_> {
 struct Bench<'a> {
     args: &'a RemoteArgs,
     url: Url<'a>,
+    servers: Servers,
     samples: u64,
     interrupt: &'a Interrupt,
     ways: Vec<Way>,
@@ -188,26 +169,29 @@ impl Bench<'_> {
         let args = self.args;
         let mut bytes_an_image = 1;
         if let Some(file) = &args.file {
-            let here = [("file", file.as_path()), (AUTO, Path::new(&args.url))];
+            let here = [(FILE, file.as_path()), (AUTO, Path::new(&args.url))];
             for (name, dataset) in here {
                 let Some(bytes) = self.run(name, None, dataset, &[])? else { return Ok(false) };
                 bytes_an_image = bytes;
             }
-            let server = self.url.server.clone();
-            self.receive(None, &server, bytes_an_image)?;
+            self.receive(None, bytes_an_image)?;
         }
         let bytes_per_s = args.limit.map(|mb| mb * 1e6);
         let spec = |jitter, round_trip| LineSpec { round_trip, jitter, bytes_per_s, seed: args.seed };
         for spec in args.jitter.iter().flat_map(|&jitter| args.rtt.iter().map(move |&rtt| spec(jitter, rtt))) {
             let is_wanted = |name: &str| args.way.is_empty() || args.way.iter().any(|way| way == name);
             for (name, options) in WAYS.into_iter().filter(|(name, _)| is_wanted(name)) {
-                let line = Line::start(self.url.server.clone(), spec)?;
-                let through = format!("{}://{}{}", self.url.scheme, line.address(), self.url.path);
+                let line = self.line(spec)?;
+                let through = format!("{}://{}{}", self.url.scheme, line.addresses()[0], self.url.path);
                 let Some(bytes) = self.run(name, Some(spec), Path::new(&through), options)? else { return Ok(false) };
+                if let Some(server) = line.unused() {
+                    bail!(
+                        "the run has not reached {server} by the line: is it the address that the cluster announces?"
+                    );
+                }
                 bytes_an_image = bytes;
             }
-            let line = Line::start(self.url.server.clone(), spec)?;
-            self.receive(Some(spec), &line.address().to_string(), bytes_an_image)?;
+            self.receive(Some(spec), bytes_an_image)?;
         }
         Ok(true)
     }
@@ -225,16 +209,21 @@ impl Bench<'_> {
         Ok(Some(((run.read_mb * 1e6 / run.images as f64) as u64).max(1)))
     }
 
-    /// Measures the plain receiver, if the server is a web server.
-    fn receive(&mut self, line: Option<LineSpec>, server: &str, bytes: u64) -> anyhow::Result<()> {
-        if self.url.scheme != "http" {
-            return Ok(());
-        }
-        let receiver = Receiver { server, path: self.url.path, bytes };
-        let seconds = self.args.seconds.min(RECEIVER_S_MAX);
-        let images_per_s = receiver.images_per_s(self.args.connections, Duration::from_secs_f64(seconds))?;
-        self.show(Way::of_receiver(line, images_per_s, bytes));
+    /// Measures the plain receiver.
+    fn receive(&mut self, spec: Option<LineSpec>, bytes: u64) -> anyhow::Result<()> {
+        let line = spec.map(|spec| self.line(spec)).transpose()?;
+        let through = line.as_ref().map(|line| line.addresses().iter().map(ToString::to_string).collect());
+        let servers: Vec<String> = through.unwrap_or_else(|| self.servers.all.clone());
+        let receiver = Receiver { url: &self.url, servers: &servers, bytes };
+        let seconds = Duration::from_secs_f64(self.args.seconds.min(RECEIVER_S_MAX));
+        let received = receiver.receive(self.args.connections, seconds)?;
+        self.show(Way::of_receiver(spec, &received));
         Ok(())
+    }
+
+    /// Begins a line to the servers.
+    fn line(&self, spec: LineSpec) -> anyhow::Result<Line> {
+        Line::start(&self.servers.all, self.servers.are_cluster, spec)
     }
 
     fn show(&mut self, way: Way) {
@@ -278,18 +267,5 @@ mod tests {
     #[test]
     fn every_option_that_names_a_file_is_an_input_or_an_output() {
         output::assert_complete(files, &["url", "options"]);
-    }
-
-    #[test]
-    fn urls_have_a_server_and_a_path() {
-        let of = |url| Url::of(url).map(|url| (url.scheme.to_owned(), url.server, url.path.to_owned()));
-        let parts = |scheme: &str, server: &str, path: &str| (scheme.into(), server.into(), path.into());
-        assert_eq!(of("http://h/a/b.ddlp").unwrap(), parts("http", "h:80", "/a/b.ddlp"));
-        assert_eq!(of("cql://h/k/x").unwrap(), parts("cql", "h:9042", "/k/x"));
-        assert_eq!(of("redis://[::1]:7000/0/x").unwrap(), parts("redis", "[::1]:7000", "/0/x"));
-        for wrong in ["https://h/a", "a.ddlp", "http:///a", "redis://me:secret@h/0/x", "cql://a,b/k/x"] {
-            let error = of(wrong).unwrap_err().to_string();
-            assert!(!error.contains("secret"), "{error}");
-        }
     }
 }

@@ -1,26 +1,32 @@
 //! What can be asked of the samples of a dataset: `id`, `label`, `class`, `name`, and the fields of one number.
 
 use super::filter::{Columns, Value};
-use ddlp_dataset::{Dataset, SampleFields};
+use ddlp_dataset::{Dataset, ReadError, SampleFields};
 use ddlp_pixels::{DType, Field};
 use half::{bf16, f16};
+use std::cell::RefCell;
+use std::ops::Range;
 
 /// The columns that every dataset has. Fields come after them.
 const OWN: [&str; 4] = ["id", "label", "class", "name"];
 const ID: usize = 0;
 const LABEL_COLUMN: usize = 1;
 const CLASS: usize = 2;
+/// The column of names.
+pub const NAME: usize = 3;
 
 /// The columns of a dataset and of the fields beside it.
 pub struct SampleColumns<'d> {
     dataset: &'d dyn Dataset,
     beside: &'d SampleFields,
     fields: Vec<&'d Field>,
+    /// The first sample whose name is in memory, and the names from there on.
+    names: RefCell<(u64, Vec<String>)>,
 }
 
 impl<'d> SampleColumns<'d> {
     pub fn new(dataset: &'d dyn Dataset, beside: &'d SampleFields) -> Self {
-        Self { dataset, beside, fields: beside.fields().collect() }
+        Self { dataset, beside, fields: beside.fields().collect(), names: RefCell::default() }
     }
 
     /// Returns the number of samples.
@@ -31,6 +37,12 @@ impl<'d> SampleColumns<'d> {
     /// Returns the label of a sample.
     pub fn label(&self, index: u64) -> i64 {
         self.beside.label(self.dataset, index)
+    }
+
+    /// Reads the names of neighbouring samples, before they are asked for.
+    pub fn read_names(&self, samples: Range<u64>) -> Result<(), ReadError> {
+        *self.names.borrow_mut() = (samples.start, self.dataset.names(samples)?);
+        Ok(())
     }
 
     fn classes(&self) -> &[String] {
@@ -65,7 +77,10 @@ impl Columns for SampleColumns<'_> {
                 Value::Text(class.map_or("", String::as_str).into())
             }
             column => match column.checked_sub(OWN.len()) {
-                None => Value::Text(self.dataset.name(sample).into()),
+                None => {
+                    let (first, names) = &*self.names.borrow();
+                    Value::Text(names[(sample - first) as usize].clone().into())
+                }
                 Some(field) => number(self.fields[field].dtype, self.beside.value(field, sample)),
             },
         }

@@ -111,6 +111,11 @@ impl Filter {
         }
     }
 
+    /// Returns whether the question is about a column.
+    pub fn asks(&self, column: usize) -> bool {
+        self.0.asks(column)
+    }
+
     /// Returns whether the answer for a sample is yes.
     pub fn matches(&self, columns: &dyn Columns, sample: u64) -> bool {
         self.0.matches(columns, sample)
@@ -118,6 +123,14 @@ impl Filter {
 }
 
 impl Node {
+    fn asks(&self, asked: usize) -> bool {
+        match self {
+            Self::Any(nodes) | Self::All(nodes) => nodes.iter().any(|node| node.asks(asked)),
+            Self::Not(node) => node.asks(asked),
+            Self::Compare(column, ..) | Self::In(column, _) => *column == asked,
+        }
+    }
+
     fn matches(&self, columns: &dyn Columns, sample: u64) -> bool {
         let is_equal = |one: &Value<'_>, other: &Value<'_>| one.compare(other) == Some(Ordering::Equal);
         match self {

@@ -1,17 +1,18 @@
 use super::*;
 use ddlp_dataset::pack::PackFile;
-use ddlp_dataset::{Header, Identity, Location, ReadError};
+use ddlp_dataset::{Header, Identity, Location, ReadError, Unavailable};
 use ddlp_pixels::{DType, Field, FieldKind};
 use proptest::prelude::*;
 use std::fs;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// A dataset of labels alone.
-struct Labels(Vec<u32>, Vec<String>);
+/// A dataset of labels alone, and the sample whose name cannot be read.
+struct Labels(Vec<u32>, Vec<String>, Option<u64>);
 
 impl Labels {
     fn new(labels: Vec<u32>) -> Self {
-        Self(labels, ["ant", "bee", "cat", "dog"].map(str::to_owned).to_vec())
+        Self(labels, ["ant", "bee", "cat", "dog"].map(str::to_owned).to_vec(), None)
     }
 }
 
@@ -30,6 +31,13 @@ impl Dataset for Labels {
 
     fn name(&self, index: u64) -> String {
         format!("{}/{index}.jpg", self.1[self.label(index) as usize])
+    }
+
+    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
+        match self.2.filter(|index| samples.contains(index)) {
+            Some(index) => Err(Unavailable::OutOfRange { index, samples: 0 }.into()),
+            None => Ok(samples.map(|index| self.name(index)).collect()),
+        }
     }
 
     fn location(&self, _index: u64) -> Location {
@@ -171,6 +179,19 @@ fn a_question_chooses_by_columns_and_fields() {
         let said = found(text).unwrap_err();
         assert!(said.starts_with("`where`: ") && said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn names_that_cannot_be_read_end_a_split_that_asks_for_them() {
+    let count = 2 * SAMPLES_AT_ONCE + 5;
+    let mut labels = Labels::new((0..count).map(|index| (index % 4) as u32).collect());
+    let found = |labels: &Labels, text: &str| samples_where(text, labels, &SampleFields::default());
+    let last = format!("name = '{}'", labels.name(count - 1));
+    let expected: Vec<u64> = (0..count).filter(|index| index % 4 == 2 || *index == count - 1).collect();
+    assert_eq!(found(&labels, &format!("class = 'cat' or {last}")).unwrap(), expected);
+    labels.2 = Some(SAMPLES_AT_ONCE + 1);
+    assert!(found(&labels, &format!("id < 3 and {last}")).unwrap_err().to_string().contains("does not exist"));
+    assert_eq!(found(&labels, "id < 3").unwrap(), [0, 1, 2], "which asks for no name");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub const SAMPLES_MAX: u64 = 1 << 30;
 /// Largest number of bytes in the name of a class: four times the limit of a folder's name.
 pub const CLASS_NAME_BYTES_MAX: u32 = 1 << 10;
 /// Bytes of a section or of padding that are read at a time; a multiple of a block.
-const PIECE_BYTES: u64 = 1 << 20;
+pub const PIECE_BYTES: u64 = 1 << 20;
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// Reason why a file is not a valid pack.

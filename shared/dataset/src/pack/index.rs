@@ -122,8 +122,8 @@ impl Index {
         judged.map_err(|source| FormatError::Io { path: path(), source })?
     }
 
-    /// Returns the name of a sample, or the problem with it.
-    pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
+    /// Returns the name of a sample, or the problem with it. Fails if it cannot be read.
+    pub(super) fn name(&self, record: &IndexRecord) -> io::Result<Result<String, String>> {
         let start = self.layout.section(IndexPart::Names).offset + record.name_offset;
         let (stored, mut bytes) = (record.name_crc32c, vec![0; record.name_length as usize]);
         let extent = start..start.saturating_add(record.name_length.into());
@@ -133,13 +133,12 @@ impl Index {
             let damaged = || format!("its name's checksum is {stored:08x}, {computed:08x} computed");
             Ok((computed, if stored == computed { Ok(()) } else { Err(damaged()) }))
         });
-        judged.map_err(|error| error.to_string())??;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(judged?.map(|()| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Returns the name of a sample for messages, or its number if the name is damaged.
     pub(super) fn name_or_number(&self, index: u64, record: &IndexRecord) -> String {
-        self.name(record).unwrap_or_else(|_| format!("#{index} (its name is damaged)"))
+        self.name(record).ok().and_then(Result::ok).unwrap_or_else(|| damaged_name(index))
     }
 
     /// Returns the error for a part whose contents are wrong though its checksum fits.
@@ -151,6 +150,11 @@ impl Index {
     pub(super) fn location(&self, bytes: Range<u64>) -> Location {
         Location { file: self.file.path().to_owned(), offset: bytes.start, length: bytes.end - bytes.start }
     }
+}
+
+/// Returns what stands for the name of a sample whose name is damaged.
+pub(super) fn damaged_name(index: u64) -> String {
+    format!("#{index} (its name is damaged)")
 }
 
 fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Result<PackLayout, SuperblockProblem>> {

@@ -5,6 +5,7 @@ use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
 use super::format::{FormatError, IndexPart};
 use super::index::Index;
+use super::names::text_for;
 use super::read_ahead::{ReadAhead, extents_around};
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::records::{Records, ShortRecord};
@@ -126,7 +127,7 @@ impl Pack {
         if index < samples { Ok(()) } else { Err(Unavailable::OutOfRange { index, samples }) }
     }
 
-    fn bad_record(&self, index: u64, problem: RecordProblem) -> ReadError {
+    pub(super) fn bad_record(&self, index: u64, problem: RecordProblem) -> ReadError {
         let file = self.index.file.path().to_owned();
         if let Err(unavailable) = self.index.check(true) {
             return unavailable.into();
@@ -192,10 +193,12 @@ impl Dataset for Pack {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         match self.record(index) {
             Ok(record) => self.index.name_or_number(index, &record),
-            Err(ReadError::Unavailable(Unavailable::UnknownForm { .. })) => format!("#{index} (its form is unknown)"),
-            Err(ReadError::Corrupt(_)) => format!("#{index} (its record is damaged)"),
-            Err(ReadError::Unavailable(_)) => format!("#{index} (its name cannot be read)"),
+            Err(problem) => text_for(index, &problem),
         }
+    }
+
+    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
+        self.names_of(samples)
     }
 
     fn location(&self, index: u64) -> Location {
@@ -334,7 +337,9 @@ impl Dataset for Pack {
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
         let record = self.record(index)?;
-        self.index.name(&record).map_err(|problem| {
+        let name =
+            self.index.name(&record).map_err(|error| self.bad_record(index, RecordProblem::Unreadable(error)))?;
+        name.map_err(|problem| {
             let file = self.index.file.path().to_owned();
             Corrupt::Record { index, file, problem }
         })?;
@@ -414,7 +419,7 @@ impl Dataset for Pack {
         let samples = self.len().min(DECODERS_OF);
         let records = (0..samples).filter_map(|number| self.record(number * self.len() / samples).ok());
         let decoder = |record: IndexRecord| {
-            let of_file = || self.index.name(&record).ok().and_then(|name| Format::of_name(name.as_bytes()));
+            let of_file = || self.index.name(&record).ok()?.ok().and_then(|name| Format::of_name(name.as_bytes()));
             record.form.decoder().or_else(|| of_file().map(Decoder::File))
         };
         let intact = records.filter(|record| !matches!(record.verdict, StoredVerdict::Rejected(_)));

@@ -1,7 +1,7 @@
 //! Counts over the index of a pack, for people to look at.
 
 use super::reader::Pack;
-use super::record::StoredVerdict;
+use super::record::{IndexRecord, StoredVerdict};
 use super::report::LISTED_MAX;
 use crate::forms::StoredForm;
 use crate::{Dataset, ReadError};
@@ -53,14 +53,14 @@ impl Survey {
         let class_samples = vec![0; pack.classes().len()];
         let forms = StoredForm::ALL.iter().map(|&form| (form, 0)).collect();
         let mut survey = Self { class_samples, forms, smallest_bytes: u64::MAX, ..Self::default() };
-        for index in 0..pack.len() {
-            survey.count(pack, index)?;
-        }
+        pack.each_record(0..pack.len(), |index, record| {
+            survey.count(pack, index, record?);
+            Ok(())
+        })?;
         Ok(survey)
     }
 
-    fn count(&mut self, pack: &Pack, index: u64) -> Result<(), ReadError> {
-        let record = pack.record(index)?;
+    fn count(&mut self, pack: &Pack, index: u64, record: IndexRecord) {
         if let Some(samples) = self.class_samples.get_mut(pack.label(index) as usize) {
             *samples += 1;
         }
@@ -81,6 +81,5 @@ impl Survey {
         self.largest_bytes = self.largest_bytes.max(bytes);
         self.width_max = self.width_max.max(record.width);
         self.height_max = self.height_max.max(record.height);
-        Ok(())
     }
 }

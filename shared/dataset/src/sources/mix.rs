@@ -285,6 +285,18 @@ impl Dataset for Mix {
         format!("{}:{}", member.name, member.dataset.name(index))
     }
 
+    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
+        let mut names = Vec::new();
+        for MixedDataset { first, name, dataset, .. } in &self.members {
+            let own = samples.start.max(*first)..samples.end.min(first + dataset.len());
+            if !own.is_empty() {
+                let found = dataset.names(own.start - first..own.end - first)?;
+                names.extend(found.into_iter().map(|found| format!("{name}:{found}")));
+            }
+        }
+        Ok(names)
+    }
+
     fn location(&self, index: u64) -> Location {
         let (member, index) = self.member(index);
         member.dataset.location(index)

@@ -6,7 +6,7 @@
 //! sample once, bytes that stay are found more often than bytes that give way to newer ones.
 
 use super::segment::{Journal, Key, OwnSegment};
-use super::{CacheOptions, hex};
+use super::{CacheOptions, disk, hex};
 use nix::sys::statvfs::statvfs;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Metadata, TryLockError};
@@ -98,13 +98,13 @@ impl Folder {
         }
         for (folder, _open) in unused {
             for path in files(&folder)? {
-                fs::remove_file(path)?;
+                disk::remove_file(&path)?;
                 if self.has_room(bytes, &Freed::default())? {
                     return Ok(true);
                 }
             }
-            let _ = fs::remove_file(folder.join(OPEN));
-            let _ = fs::remove_dir(folder);
+            let _ = disk::remove_file(&folder.join(OPEN));
+            let _ = disk::remove_folder(&folder);
         }
         Ok(false)
     }
@@ -200,13 +200,13 @@ fn tidied(path: &Path, key: &Key) -> io::Result<Option<Journal>> {
         Err(TryLockError::WouldBlock) => return Ok(journal),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    let Some(mut journal) = journal else { return fs::remove_file(path).map(|()| None) };
+    let Some(mut journal) = journal else { return disk::remove_file(path).map(|()| None) };
     journal.read(0, |_| ())?;
     if journal.is_empty() {
-        return fs::remove_file(path).map(|()| None);
+        return disk::remove_file(path).map(|()| None);
     }
     if file.metadata()?.len() > journal.end {
-        file.set_len(journal.end)?;
+        disk::set_len(&file, journal.end)?;
     }
     Journal::open(path, key)
 }

@@ -5,8 +5,9 @@
 //! each record of bytes has a checksum, so damage by a crash of the machine, a failing disk or another program is found
 //! when they are read.
 
+use super::disk;
 use super::extents::Record;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -207,10 +208,10 @@ impl OwnSegment {
     pub fn create(folder: &Path, key: &Key, id: u64, bytes_max: u64) -> io::Result<Self> {
         // Nobody sees it under its own name before it is locked.
         let (new, path) = (folder.join(format!("{id:016x}.new")), folder.join(format!("{id:016x}.segment")));
-        let file = File::create_new(&new)?;
+        let file = disk::create(&new)?;
         let made = || -> io::Result<u32> {
             file.try_lock().map_err(io::Error::from)?;
-            file.set_len(bytes_max)?;
+            disk::set_len(&file, bytes_max)?;
             let entries_max = (bytes_max / BYTES_OF_ENTRY) as u32;
             let mut head = DiskHead {
                 magic: MAGIC,
@@ -221,8 +222,8 @@ impl OwnSegment {
                 crc32c: 0.into(),
             };
             head.crc32c = crc32c::crc32c(&head.as_bytes()[..size_of::<DiskHead>() - 4]).into();
-            file.write_all_at(head.as_bytes(), 0)?;
-            fs::rename(&new, &path)?;
+            disk::write(&file, head.as_bytes(), 0)?;
+            disk::rename(&new, &path)?;
             Ok(entries_max)
         };
         match made() {
@@ -231,7 +232,7 @@ impl OwnSegment {
                 Ok(Self { file, path, id, key: *key, entries_max, entries: 0, end, bytes_max })
             }
             Err(error) => {
-                let _ = fs::remove_file(&new);
+                let _ = disk::remove_file(&new);
                 Err(error)
             }
         }
@@ -253,7 +254,7 @@ impl OwnSegment {
     pub fn append(&mut self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<Record> {
         let (position, length) = (self.end as u32, bytes.len() as u32);
         let crc32c = crc32c::crc32c(bytes);
-        self.file.write_all_at(bytes, self.end)?;
+        disk::write(&self.file, bytes, self.end)?;
         self.enter(KIND_BYTES, length, offset, position, crc32c)?;
         self.end += bytes.len() as u64;
         Ok(Record { segment, position, length, crc32c })
@@ -275,22 +276,16 @@ impl OwnSegment {
             entry_crc32c: 0.into(),
         };
         entry.entry_crc32c = entry.sum(&self.key, self.id, self.entries);
-        self.file.write_all_at(entry.as_bytes(), HEAD_BYTES + u64::from(self.entries) * ENTRY_BYTES)?;
+        disk::write(&self.file, entry.as_bytes(), HEAD_BYTES + u64::from(self.entries) * ENTRY_BYTES)?;
         self.entries += 1;
         Ok(())
-    }
-
-    /// Lets every write fail as on a full disk.
-    #[cfg(test)]
-    pub fn fail_from_now_on(&mut self) {
-        self.file = File::options().write(true).open("/dev/full").expect("a device of every Linux");
     }
 
     /// Gives back the room that the segment does not need, and ends it.
     pub fn close(self) -> io::Result<()> {
         if self.entries == 0 {
-            return fs::remove_file(&self.path);
+            return disk::remove_file(&self.path);
         }
-        self.file.set_len(self.end)
+        disk::set_len(&self.file, self.end)
     }
 }

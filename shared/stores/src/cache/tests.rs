@@ -1,3 +1,4 @@
+use super::disk::faults::{self, Fault};
 use super::*;
 use proptest::prelude::*;
 use std::fs;
@@ -196,13 +197,12 @@ fn a_disk_that_takes_no_more_turns_the_cache_off() {
     for (number, extent) in (0..50).map(|at| (at, at * 5000..at * 5000 + 3000)) {
         assert_eq!(read(&cache, extent), 3000);
         if number == 20 {
-            let mut writing = cache.writing();
-            let (segment, _) = writing.segment.as_mut().unwrap();
-            segment.fail_from_now_on();
+            faults::set(Fault::Full, 0);
         }
     }
+    faults::set(Fault::None, u64::MAX);
     let off = cache.usage().off.expect("the cache is off");
-    assert!(off.contains("No space left on device"), "{off}");
+    assert!(off.contains("it cannot be written: Full"), "{off}");
     assert_eq!(read(&cache, 0..3000), 0, "what it has is used");
     drop(cache);
     let again = open(folder.path());
@@ -243,6 +243,63 @@ proptest! {
     }
 }
 
+/// Processes that are killed, or find the disk full, at any byte that they write: one after the other in the same
+/// folder, with two datasets that take each other's room.
+#[test]
+fn an_end_at_any_byte_leaves_a_cache_that_is_right_and_small() {
+    const LIMIT: u64 = 320 << 10;
+    let small = |folder: &Path| CacheOptions { folder: folder.to_owned(), limit: Some(LIMIT) };
+    let keys = [KEY, [8; 32]];
+    let draw = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    };
+    let work = |folder: &Path, key: Key, state: &mut u64| {
+        // One that is killed here has done nothing wrong.
+        let Ok(cache) = Cache::open(&small(folder), key) else { return };
+        for step in 0..60 {
+            let start = draw(state) % 60_000;
+            read(&cache, start..start + 1 + draw(state) % 200);
+            if step % 16 == 5 {
+                cache.forget(start..start + 1);
+            }
+        }
+    };
+    let all = keys.map(|key| stored(&key, 0..60_000));
+    let check = |folder: &Path, number: usize| {
+        let cache = Cache::open(&small(folder), keys[number]).unwrap();
+        for start in (0..60_000).step_by(500) {
+            let mut out = vec![0; 500];
+            let missing = cache.fill(start as u64, &mut out);
+            let stored = &all[number][start..start + 500];
+            assert!(out[..missing.start] == stored[..missing.start] && out[missing.end..] == stored[missing.end..]);
+        }
+        for journal in &cache.known().journals {
+            assert_eq!(fs::metadata(&journal.path).unwrap().len(), journal.end, "room that no entry has");
+        }
+    };
+    for (fault, rounds) in [(Fault::Killed, 200), (Fault::Full, 50)] {
+        let (folder, mut state, mut ended) = (tempfile::tempdir().unwrap(), 1, 0);
+        for round in 0..rounds {
+            faults::set(fault, draw(&mut state) % 9000);
+            work(folder.path(), keys[round % 2], &mut state);
+            ended += u32::from(faults::left() == 0);
+            faults::set(Fault::None, u64::MAX);
+            (0..keys.len()).for_each(|number| check(folder.path(), number));
+            let files = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+            let of_datasets = files().filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
+            let left: Vec<_> = of_datasets.map(|entry| entry.unwrap()).collect();
+            let bytes: u64 = left.iter().map(|entry| entry.metadata().unwrap().len()).sum();
+            assert!(bytes <= LIMIT, "{fault:?}, round {round}: {bytes} bytes");
+            assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().ends_with(".new")));
+        }
+        assert!(ended > rounds as u32 / 2, "{fault:?}: {ended} of {rounds}");
+        let cache = Cache::open(&small(folder.path()), KEY).unwrap();
+        read(&cache, 0..60_000);
+        assert_eq!(cache.usage().off, None);
+    }
+}
+
 /// A child process reads until it is killed, and so does the one after it.
 #[test]
 fn a_process_that_is_killed_leaves_a_cache_that_others_can_use() {
@@ -268,11 +325,11 @@ fn a_process_that_is_killed_leaves_a_cache_that_others_can_use() {
         assert!(lines.any(|line| line.unwrap().contains(BEGUN)));
         child
     };
-    for round in 0..40u64 {
+    for round in 0..8u64 {
         let folder = tempfile::tempdir().unwrap();
         let mut children = [child(folder.path()), child(folder.path())];
         // So that they are killed at any place.
-        std::thread::sleep(Duration::from_micros(round * 777 % 9000));
+        std::thread::sleep(Duration::from_micros(round * 3777 % 9000));
         for child in &mut children {
             let ended = child.try_wait().unwrap();
             child.kill().unwrap();

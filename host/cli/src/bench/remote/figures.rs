@@ -1,5 +1,6 @@
 //! Results of `ddlp bench remote`, and the text that shows them.
 
+use super::receiver::Received;
 use crate::bench::child::RunFigures;
 use crate::bench::line::LineSpec;
 use serde::Serialize;
@@ -53,13 +54,14 @@ impl Way {
     }
 
     /// Returns the results of the plain receiver.
-    pub fn of_receiver(line: Option<LineSpec>, images_per_s: f64, bytes: u64) -> Self {
+    pub fn of_receiver(line: Option<LineSpec>, received: &Received) -> Self {
+        let images_per_s = received.images_per_s;
         Self {
-            name: "plain receiver".to_owned(),
+            name: RECEIVER.to_owned(),
             rtt_ms: line.map(|line| ms(line.round_trip)),
             jitter_ms: line.map(|line| ms(line.jitter)),
             images_per_s,
-            mb_per_s: images_per_s * bytes as f64 / 1e6,
+            mb_per_s: images_per_s * received.bytes_per_image / 1e6,
             images: None,
             cpu_us_per_image: None,
             peak_memory_mb: None,
@@ -79,7 +81,8 @@ impl fmt::Display for Way {
 }
 
 impl RemoteFigures {
-    /// Returns the table. A way's rate is compared with its own rate at the first round trip.
+    /// Returns the table. A way's rate is compared with its own rate at the first round trip, and with that of the
+    /// plain receiver over the same line.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "remote: {}, batches of {}", self.url, self.batch);
@@ -87,11 +90,16 @@ impl RemoteFigures {
         let _ = writeln!(out, "line     {limit}");
         let _ = writeln!(out, "machine  {}", self.machine);
         let _ = writeln!(out, "version  {}\n", self.version);
-        let heads = ["RTT ms", "jitter ms", "images/s", "÷ first", "MB/s", "CPU µs/image", "peak MB", "first batch s"];
-        row(&mut out, "way", &heads.map(String::from));
+        let rates = ["RTT ms", "jitter ms", "images/s", "÷ first", "÷ receiver", "MB/s"];
+        let heads = [&rates[..], &["CPU µs/image", "peak MB", "first batch s"]].concat();
+        row(&mut out, "way", &heads.into_iter().map(String::from).collect::<Vec<_>>());
         for way in &self.ways {
             let is_like = |other: &&Way| other.name == way.name && other.jitter_ms == way.jitter_ms;
             let first = self.ways.iter().find(is_like).map_or(0.0, |way| way.images_per_s);
+            let is_receiver =
+                |other: &&Way| other.name == RECEIVER && (other.rtt_ms, other.jitter_ms) == (way.rtt_ms, way.jitter_ms);
+            let receiver = self.ways.iter().find(is_receiver).filter(|_| way.name != FILE);
+            let receiver = receiver.map(|receiver| way.images_per_s / receiver.images_per_s);
             let some = |figure: Option<f64>, digits: usize| {
                 figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))
             };
@@ -100,6 +108,7 @@ impl RemoteFigures {
                 some(way.jitter_ms, 0),
                 format!("{:.0}", way.images_per_s),
                 format!("{:.3}", way.images_per_s / first),
+                some(receiver, 3),
                 format!("{:.1}", way.mb_per_s),
                 some(way.cpu_us_per_image, 0),
                 some(way.peak_memory_mb, 0),
@@ -111,7 +120,7 @@ impl RemoteFigures {
             let found = self.ways.iter().find(|way| way.name == name && way.rtt_ms.is_none());
             found.and_then(|way| way.cpu_us_per_image)
         };
-        if let Some((here, file)) = cpu("auto").zip(cpu("file")) {
+        if let Some((here, file)) = cpu("auto").zip(cpu(FILE)) {
             let more = here - file;
             let _ = writeln!(out, "\nCPU time beyond that of the file, without the line: {more:.0} µs an image");
         }
@@ -120,6 +129,10 @@ impl RemoteFigures {
     }
 }
 
+/// The way that loads from a file.
+pub const FILE: &str = "file";
+/// The way that is the plain receiver.
+const RECEIVER: &str = "plain receiver";
 /// Figures of others, to compare with.
 const PUBLISHED: &str = "published (arXiv 2503.22643): 20 000 images/s, 20 Gb/s, at 100 ms, one process\n";
 

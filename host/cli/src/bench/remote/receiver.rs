@@ -1,72 +1,94 @@
-//! A receiver without a loader: it asks a web server for ranges and drops their bytes.
+//! Receivers without a loader: they ask for as many bytes for an image as a run does, over plain sockets, and drop
+//! them.
+//!
+//! At a web server, each connection waits for one answer. Redis and Cassandra get as many connections from a receiver
+//! as from a run, each with several requests at the same time.
 
-use anyhow::{Context, ensure};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod cassandra;
+mod redis;
+mod web;
+
+use super::place::Url;
+use anyhow::Context;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A receiver of ranges of one object.
+/// Connections to each server of Redis and Cassandra, as of a run.
+const CONNECTIONS: u64 = 4;
+/// Samples of a server, at most, that are asked for again and again.
+const SAMPLES_MAX: usize = 4096;
+
+/// A connection that asks for images.
+trait Asking: Send {
+    /// Sends the request with this number, at the latest when an answer is waited for.
+    fn send(&mut self, number: u64) -> anyhow::Result<()>;
+
+    /// Receives an answer, and returns how many bytes it has.
+    fn receive(&mut self) -> anyhow::Result<u64>;
+}
+
+/// What a receiver asks for.
 pub struct Receiver<'a> {
-    /// Host and port of the server.
-    pub server: &'a str,
-    /// Path of the object.
-    pub path: &'a str,
-    /// Length of a range.
+    /// Where the dataset lies.
+    pub url: &'a Url<'a>,
+    /// Host and port of each server.
+    pub servers: &'a [String],
+    /// Bytes that a run reads for an image.
     pub bytes: u64,
 }
 
+/// What came.
+pub struct Received {
+    pub images_per_s: f64,
+    pub bytes_per_image: f64,
+}
+
 impl Receiver<'_> {
-    /// Returns the ranges per second that arrive over these connections. Each asks for one range after the other.
-    pub fn images_per_s(&self, connections: u64, time: Duration) -> anyhow::Result<f64> {
-        let object = self.object_bytes()?;
+    /// Asks for images for a time, this many at once.
+    pub fn receive(&self, at_once: u64, time: Duration) -> anyhow::Result<Received> {
+        let connections = self.connections(at_once).context("the plain receiver cannot begin")?;
+        let of_each = (at_once / connections.len() as u64).max(1);
         let (next, begun) = (AtomicU64::new(0), Instant::now());
-        let received: u64 = std::thread::scope(|scope| {
-            let receive = || -> anyhow::Result<u64> {
-                let (mut stream, mut count) = (BufReader::new(TcpStream::connect(self.server)?), 0);
-                while begun.elapsed() < time {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    // Places without an order that a server could foresee.
-                    let offset = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % object.saturating_sub(self.bytes).max(1);
-                    self.ask(&mut stream, offset, self.bytes)?;
-                    count += 1;
-                }
-                Ok(count)
-            };
-            let all: Vec<_> = (0..connections).map(|_| scope.spawn(receive)).collect();
-            all.into_iter().map(|thread| thread.join().expect("no panic")).sum::<anyhow::Result<u64>>()
+        let receive = |mut connection: Box<dyn Asking>| -> anyhow::Result<(u64, u64)> {
+            let (mut images, mut bytes) = (0, 0);
+            let send = |connection: &mut dyn Asking| connection.send(next.fetch_add(1, Ordering::Relaxed));
+            for _ in 0..of_each {
+                send(&mut *connection)?;
+            }
+            while begun.elapsed() < time {
+                bytes += connection.receive()?;
+                images += 1;
+                send(&mut *connection)?;
+            }
+            Ok((images, bytes))
+        };
+        let receive = &receive;
+        let (images, bytes) = std::thread::scope(|scope| {
+            let all: Vec<_> =
+                connections.into_iter().map(|connection| scope.spawn(move || receive(connection))).collect();
+            all.into_iter().map(|thread| thread.join().expect("no panic")).try_fold(
+                (0, 0),
+                |(images, bytes), of_one| {
+                    let (more, more_bytes) = of_one?;
+                    anyhow::Ok((images + more, bytes + more_bytes))
+                },
+            )
         })
         .context("the plain receiver failed")?;
-        Ok(received as f64 / begun.elapsed().as_secs_f64())
+        let images_per_s = images as f64 / begun.elapsed().as_secs_f64();
+        Ok(Received { images_per_s, bytes_per_image: bytes as f64 / images.max(1) as f64 })
     }
 
-    /// Returns the length of the object.
-    fn object_bytes(&self) -> anyhow::Result<u64> {
-        let mut stream = BufReader::new(TcpStream::connect(self.server)?);
-        let range = self.ask(&mut stream, 0, 1)?;
-        range.rsplit('/').next().and_then(|bytes| bytes.parse().ok()).context("the server says no length")
-    }
-
-    /// Asks for a range, and drops it. Returns what the server says of the range.
-    fn ask(&self, stream: &mut BufReader<TcpStream>, offset: u64, bytes: u64) -> anyhow::Result<String> {
-        let Self { path, server, .. } = self;
-        let last = offset + bytes - 1;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nRange: bytes={offset}-{last}\r\n\r\n");
-        stream.get_mut().write_all(request.as_bytes())?;
-        let (mut line, mut range) = (String::new(), String::new());
-        stream.read_line(&mut line)?;
-        ensure!(line.split(' ').nth(1) == Some("206"), "a server that answers a range with {line:?}");
-        loop {
-            line.clear();
-            stream.read_line(&mut line)?;
-            match line.trim_end().split_once(':') {
-                Some((name, value)) if name.eq_ignore_ascii_case("content-range") => range = value.trim().to_owned(),
-                Some(_) => {}
-                None => break,
-            }
+    fn connections(&self, at_once: u64) -> anyhow::Result<Vec<Box<dyn Asking>>> {
+        match self.url.scheme {
+            "redis" => redis::connect(self.servers, self.url.path, self.bytes),
+            "cql" => cassandra::connect(&self.servers[0], self.url.path),
+            _ => web::connect(&self.servers[0], self.url.path, self.bytes, at_once),
         }
-        let received = std::io::copy(&mut stream.take(bytes), &mut std::io::sink())?;
-        ensure!(received == bytes, "{received} of {bytes} bytes of a range");
-        Ok(range)
     }
+}
+
+/// Returns numbers below `end` without an order that a server could foresee.
+fn scattered(number: u64, end: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % end.max(1)
 }

@@ -199,3 +199,34 @@ fn a_record_or_name_that_is_damaged_on_the_way_is_read_again() {
     memory.0.lock().unwrap().flip = (names, u32::MAX);
     assert!(pack.name(2).contains("damaged"), "{}", pack.name(2));
 }
+
+#[test]
+fn names_are_read_together_and_none_is_made_up() {
+    let bench = Bench::new(2, 4);
+    let (memory, pack) = opened(packed(&bench, "many", 30));
+    let layout = pack.layout().clone();
+    let [records, names] = [IndexPart::Records, IndexPart::Names].map(|part| layout.section(part).offset as usize);
+    let name = pack.record(20).unwrap().name_offset as usize;
+    {
+        // A damaged record, in its checksum, and a damaged name.
+        let bytes = &mut memory.0.lock().unwrap().bytes;
+        bytes[records + 8 * RECORD_BYTES - 1] ^= 1;
+        bytes[names + name] ^= 1;
+    }
+    let expected: Vec<String> = (0..60).map(|index| pack.name(index)).collect();
+    assert!(expected[7].contains("record is damaged") && expected[20].contains("name is damaged"), "{expected:?}");
+    memory.0.lock().unwrap().reads = 0;
+    assert_eq!(pack.names(0..60).unwrap(), expected);
+    assert_eq!(pack.names(5..9).unwrap(), expected[5..9]);
+    let reads = memory.0.lock().unwrap().reads;
+    assert!(reads <= 4 + 12, "{reads} reads, with those that judge what is damaged");
+    assert!(pack.names(60..60).unwrap().is_empty());
+    // Bytes that come flipped once.
+    for place in [records + 4, names + 1] {
+        memory.0.lock().unwrap().flip = (place as u64, 1);
+        assert_eq!(pack.names(0..60).unwrap(), expected);
+    }
+    memory.0.lock().unwrap().fails = Some(libc::ETIMEDOUT);
+    let said = pack.names(0..60).unwrap_err();
+    assert!(matches!(said, ReadError::Unavailable(_)), "{said}");
+}

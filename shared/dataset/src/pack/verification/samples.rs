@@ -142,7 +142,7 @@ impl Checker<'_> {
                 return (None, 0);
             }
         };
-        if let Err(problem) = self.index.name(&record) {
+        if let Err(problem) = self.index.name(&record).unwrap_or_else(|error| Err(error.to_string())) {
             self.found(Broken::Record { index: number, problem });
         }
         let name = || self.index.name_or_number(number, &record);

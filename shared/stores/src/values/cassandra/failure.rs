@@ -1,8 +1,8 @@
 //! Failures of requests to a cluster: which may pass, and what they say.
 
 use super::super::super::server_path::Failure;
+use super::super::client_certificate::refused;
 use super::address::{ClusterAddress, PASSWORD};
-use super::tls::{CERTIFICATE, KEY};
 use std::io;
 
 /// Error code of a statement that the server does not know any more.
@@ -27,6 +27,8 @@ pub fn judge(code: i32, said: &str, address: &ClusterAddress) -> Failure {
         // A failure of the server itself, too few replicas, bootstrapping, truncating, replicas that failed, and a
         // statement that is to be prepared again.
         0x0000 | 0x1000 | 0x1002 | 0x1003 | 0x1300 | 0x1500 | UNPREPARED => passing(),
+        // Another node knows the table: it was found before anything was asked of it.
+        0x2200 if said.contains("does not exist") || said.contains("doesn't exist") => passing(),
         0x000a => lasting("it has to speak version 4 of the CQL protocol"),
         0x2100 => lasting(&format!(
             "reading needs SELECT on the tables of the dataset, and pushing also CREATE and MODIFY on the keyspace \
@@ -57,10 +59,7 @@ pub fn judge_io(error: &io::Error, is_tls: bool) -> Failure {
         Some(problem @ rustls::Error::InvalidCertificate(_)) => Failure::lasting(format!(
             "{problem}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
         )),
-        Some(problem @ rustls::Error::AlertReceived(_)) => Failure::lasting(format!(
-            "the server ends the TLS connection ({problem}): if it wants a certificate of the client, {CERTIFICATE} \
-             and {KEY} name the files of certificate and key"
-        )),
+        Some(problem @ rustls::Error::AlertReceived(_)) => refused(problem),
         Some(rustls::Error::InvalidMessage(_)) => {
             Failure::lasting("the server does not speak TLS at this port: begin the URL with cql://".to_owned())
         }
@@ -84,6 +83,7 @@ mod tests {
             assert!(failure.may_pass && !failure.is_lost && failure.pushes_back == pushes_back, "{failure}");
         }
         assert!(judge(0x0100, "Unable to perform authentication: too few", &address).may_pass);
+        assert!(judge(0x2200, "table photos_data does not exist", &address).may_pass);
         for (code, part) in [
             (0x0100, PASSWORD),
             (0x000a, "version 4"),

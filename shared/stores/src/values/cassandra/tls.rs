@@ -1,17 +1,11 @@
 //! TLS towards a cluster, with a certificate of the client if the environment names one.
 
+use super::super::client_certificate::{CERTIFICATE, KEY, files, unusable};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use std::env;
-use std::ffi::OsString;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
-
-/// The environment variables that name the files of the client's certificate, with those up to the authority, and of
-/// its key.
-pub const CERTIFICATE: &str = "SSL_CLIENT_CERT_FILE";
-pub const KEY: &str = "SSL_CLIENT_KEY_FILE";
 
 /// Creates what makes connections secure. The error says what to do.
 pub fn connector() -> Result<TlsConnector, String> {
@@ -25,26 +19,17 @@ pub fn connector() -> Result<TlsConnector, String> {
         return Err(format!("no certificates to trust were found{why}: SSL_CERT_FILE names a file with them"));
     }
     let config = ClientConfig::builder().with_root_certificates(roots);
-    let named = |variable| env::var_os(variable).filter(|file: &OsString| !file.is_empty());
-    let config = match (named(CERTIFICATE), named(KEY)) {
-        (None, None) => config.with_no_client_auth(),
-        (Some(certificate), Some(key)) => {
+    let config = match files()? {
+        None => config.with_no_client_auth(),
+        Some([certificate, key]) => {
             let certificates = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
-            let certificates: Vec<_> = certificates.map_err(|error| unreadable(CERTIFICATE, &certificate, &error))?;
-            let key = PrivateKeyDer::from_pem_file(&key).map_err(|error| unreadable(KEY, &key, &error))?;
+            let certificates: Vec<_> = certificates.map_err(|error| unusable(CERTIFICATE, &certificate, &error))?;
+            let key = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(KEY, &key, &error))?;
             let used = config.with_client_auth_cert(certificates, key);
             used.map_err(|error| {
                 format!("the certificate of {CERTIFICATE} cannot be used with the key of {KEY}: {error}")
             })?
         }
-        (named, _) => {
-            let (there, missing) = if named.is_some() { (CERTIFICATE, KEY) } else { (KEY, CERTIFICATE) };
-            return Err(format!("{there} is set, but not {missing}: a certificate of the client needs both"));
-        }
     };
     Ok(Arc::new(config).into())
-}
-
-fn unreadable(variable: &str, file: &OsString, error: &rustls::pki_types::pem::Error) -> String {
-    format!("{variable} names {}, which cannot be used as a PEM file: {error}", file.display())
 }

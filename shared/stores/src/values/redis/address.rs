@@ -1,11 +1,13 @@
 //! URLs of datasets in Redis or Valkey. A URL has no password, because logs and reports show it: the password comes
 //! from the environment variable of `redis-cli`.
 
+use super::super::client_certificate::{CERTIFICATE, KEY, files, unusable};
 use super::super::user_of;
 use super::slots::Place;
-use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates};
 use std::env;
 use std::fmt;
+use std::fs;
 
 /// The environment variable with the password.
 pub const PASSWORD: &str = "REDISCLI_AUTH";
@@ -75,8 +77,22 @@ impl ServerAddress {
         }
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let info = place.into_connection_info().map_err(|error| error.to_string())?;
-        Client::open(info.set_redis_settings(login).set_tcp_settings(settings)).map_err(|error| error.to_string())
+        let info = info.set_redis_settings(login).set_tcp_settings(settings);
+        let client_tls = if self.is_tls { client_certificate()? } else { None };
+        let client = match client_tls {
+            None => Client::open(info),
+            client_tls => Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: None }),
+        };
+        client.map_err(|error| error.to_string())
     }
+}
+
+/// Returns the certificate to show to servers. The error says what to do.
+fn client_certificate() -> Result<Option<ClientTlsConfig>, String> {
+    let Some([certificate, key]) = files()? else { return Ok(None) };
+    let read = |variable, file| fs::read(file).map_err(|error| unusable(variable, file, &error));
+    let (client_cert, client_key) = (read(CERTIFICATE, &certificate)?, read(KEY, &key)?);
+    Ok(Some(ClientTlsConfig { client_cert, client_key }))
 }
 
 /// Returns the place of a server.

@@ -1,6 +1,7 @@
 //! Failures of requests to a key-value server: which may pass, and what they say.
 
 use super::super::super::server_path::Failure;
+use super::super::client_certificate::refused;
 use super::address::{PASSWORD, ServerAddress};
 use redis::{ErrorKind, RedisError};
 use std::error::Error;
@@ -10,10 +11,14 @@ use std::sync::Arc;
 /// Judges the error of a request.
 pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
     let lost = |what| Failure { is_lost: true, ..Failure::passing(what) };
-    if let Some(help) = certificate_problem(error) {
-        return Failure::lasting(format!(
-            "{help}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
-        ));
+    match tls_problem(error) {
+        Some(problem @ rustls::Error::InvalidCertificate(_)) => {
+            return Failure::lasting(format!(
+                "{problem}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
+            ));
+        }
+        Some(problem @ rustls::Error::AlertReceived(_)) => return refused(problem),
+        _ => {}
     }
     let (code, said) = answer_of(error);
     let lasting = |help: String| Failure::lasting(format!("the server answered {said}; {help}"));
@@ -66,12 +71,11 @@ pub fn answer_of(error: &RedisError) -> (String, String) {
     (code, text.lines().next().unwrap_or_default().trim_end().chars().take(200).collect())
 }
 
-/// Returns what is wrong with the server's certificate, if that is the error.
-fn certificate_problem(error: &RedisError) -> Option<String> {
+/// Returns what is wrong with TLS, if that is the error.
+fn tls_problem(error: &RedisError) -> Option<&rustls::Error> {
     let shared = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
     let inner = shared.downcast_ref::<io::Error>()?.get_ref()?;
-    let problem = inner.downcast_ref::<rustls::Error>()?;
-    matches!(problem, rustls::Error::InvalidCertificate(_)).then(|| problem.to_string())
+    inner.downcast_ref::<rustls::Error>()
 }
 
 #[cfg(test)]
