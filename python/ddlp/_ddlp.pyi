@@ -58,6 +58,7 @@ class Batch:
 
 @final
 class Dataset:
+    def file(self, index: int) -> bytes: ...
     def samples_where(self, question: str) -> bytes: ...
     def write_split(
         self,
@@ -150,6 +151,7 @@ def pack_dataset(
     progress: Callable[[str, int, int], object],
     columns: dict[str, Any] | None = None,
     classes: list[str] | None = None,
+    part: tuple[int, int] | None = None,
 ) -> dict[str, Any]: ...
 def push_dataset(
     source: Any,
@@ -158,6 +160,17 @@ def push_dataset(
     progress: Callable[[str, int, int], object],
     columns: dict[str, Any] | None = None,
     classes: list[str] | None = None,
+) -> dict[str, Any]: ...
+def index_of_part(path: str | os.PathLike[str]) -> bytes: ...
+def join_parts(parts: list[tuple[bytes, bytes]]) -> tuple[bytes, list[bytes]]: ...
+def push_part(
+    step: str,
+    index: bytes,
+    url: str,
+    packing: dict[str, Any],
+    progress: Callable[[str, int, int], object],
+    part: str | os.PathLike[str] | None = None,
+    numbers: bytes | None = None,
 ) -> dict[str, Any]: ...
 def split_samples(groups: bytes, sizes: list[int], seed: int, evenly: bool) -> list[bytes]: ...
 def split_sizes(ratios: list[float], count: int) -> list[int]: ...

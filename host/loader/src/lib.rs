@@ -135,7 +135,7 @@ pub use loader::{Loader, Stopper, Waiting};
 pub use max_corrupt::MaxCorrupt;
 pub use mixing::BatchMix;
 pub use moved::MovedSamples;
-pub use opening::push::{PushError, PushOptions, PushProgress, PushSummary, push};
+pub use opening::push::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share, push};
 pub use opening::{drive_address, open_dataset, open_dataset_with, open_pack, open_url, remote_address};
 pub use options::{BUFFERS_MAX, LoaderOptions};
 pub use order::{Choice, ChoiceRecord, Indices, IndicesOfEpoch, LastBatch, Portion, Weights, split, split_evenly};
