@@ -151,7 +151,6 @@ def pack_dataset(
     progress: Callable[[str, int, int], object],
     columns: dict[str, Any] | None = None,
     classes: list[str] | None = None,
-    part: tuple[int, int] | None = None,
 ) -> dict[str, Any]: ...
 def push_dataset(
     source: Any,
@@ -169,8 +168,7 @@ def push_part(
     url: str,
     packing: dict[str, Any],
     progress: Callable[[str, int, int], object],
-    part: str | os.PathLike[str] | None = None,
-    numbers: bytes | None = None,
+    part: tuple[str, bytes] | None = None,
 ) -> dict[str, Any]: ...
 def split_samples(groups: bytes, sizes: list[int], seed: int, evenly: bool) -> list[bytes]: ...
 def split_sizes(ratios: list[float], count: int) -> list[int]: ...

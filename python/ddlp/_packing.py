@@ -196,6 +196,7 @@ def checked(
         "strict": strict,
         "threads": threads,
         "share": None,
+        "part": None,
     }
     for name in ("bundle", "groups"):
         if packing[name] is not None and format != "pcr":

@@ -40,6 +40,8 @@ pub struct Packing {
     strict: bool,
     threads: Option<usize>,
     share: Option<(u32, u32)>,
+    /// The samples to pack, as a part of a pack: the first, and the one after the last.
+    part: Option<(u64, u64)>,
 }
 
 impl Packing {
@@ -76,17 +78,16 @@ impl Packing {
             verify: self.verify,
             allow_unreadable: self.allow_unreadable,
             strict: self.strict,
+            part: self.part.map(|(begin, end)| begin..end),
             ..PackOptions::default()
         })
     }
 }
 
 /// Packs a dataset into a file, with these names of classes if there are any. `progress` is called with the phase, the
-/// samples done, and all samples. With a `part`, packs only these samples, as a part of a pack. Returns what
-/// `ddlp.pack` returns.
+/// samples done, and all samples. Returns what `ddlp.pack` returns.
 #[pyfunction]
-#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None, part = None))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (source, path, packing, progress, columns = None, classes = None))]
 pub fn pack_dataset<'py>(
     py: Python<'py>,
     source: PackSource,
@@ -95,10 +96,9 @@ pub fn pack_dataset<'py>(
     progress: Py<PyAny>,
     columns: Option<Columns>,
     classes: Option<Vec<String>>,
-    part: Option<(u64, u64)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let classes = classes.unwrap_or_default();
-    let options = PackOptions { part: part.map(|(begin, end)| begin..end), ..packing.options()? };
+    let options = packing.options()?;
     match source {
         PackSource::Path(source) => {
             let files = packing.open(py, &source, &classes)?;

@@ -59,7 +59,8 @@ fn the_parts_together_are_the_pack_of_one_machine_however_they_are_divided() {
         assert!(verdicts.iter().any(|verdict| matches!(verdict, StoredVerdict::Rejected(_))));
         let samples = whole.len();
         let each_alone = (0..samples).rev().map(|index| index..index + 1).collect();
-        for divided in [vec![0..samples], vec![7..samples, 0..1, 1..7], each_alone] {
+        let all = 0..samples;
+        for divided in [vec![all], vec![7..samples, 0..1, 1..7], each_alone] {
             let parts: Vec<_> = divided.iter().map(|samples| part(&bench, form, samples.clone())).collect();
             let indices: Vec<_> = parts.iter().map(|(_, index)| index.clone()).collect();
             let Joined { index, numbers } = join(&indices).unwrap();
