@@ -88,7 +88,7 @@ def job(url: str, classes: Sequence[str] | None, kind: str | None, options: dict
 
 def pack_range(job: Job, source: str, begin: int, end: int, path: str) -> Part:
     """Packs samples of a source that this machine can read into a file."""
-    figures = _ddlp.pack_dataset(source, path, job.packing | {"part": (begin, end)}, _silent, None, job.classes)
+    figures = _ddlp.pack_dataset(source, path, _packing(job, begin, end), _silent, None, job.classes)
     return Part(_ddlp.index_of_part(path), array("q", range(begin, end)).tobytes(), _losses(figures))
 
 
@@ -98,8 +98,13 @@ def pack_table(job: Job, table: Any, path: str) -> Part:
     if ids and min(ids) < 0:
         raise ConfigurationError(f"the id {min(ids)} is negative: ids are whole numbers from 0 on")
     samples, columns = samples_of(ArrowTable(table, "image", "label", job.classes or (), "name"))
-    figures = _ddlp.pack_dataset(samples, path, job.packing | {"part": (0, len(ids))}, _silent, columns)
+    figures = _ddlp.pack_dataset(samples, path, _packing(job, 0, len(ids)), _silent, columns)
     return Part(_ddlp.index_of_part(path), ids.tobytes(), _losses(figures))
+
+
+def _packing(job: Job, begin: int, end: int) -> dict[str, Any]:
+    """Returns the options of packing a part. A cluster runs a task for each core."""
+    return job.packing | {"part": (begin, end), "threads": job.packing["threads"] or 1}
 
 
 def table_of(images: list[Any], labels: list[Any], ids: list[Any], names: list[Any] | None) -> Any:

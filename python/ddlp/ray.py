@@ -143,7 +143,8 @@ def push(
         name: Column of the names of the samples. Default: a sample is called "row" and its id.
         classes: Names of all classes, as `ddlp.push` takes them.
         **options: format ("encoded", "raw" or "l3"), jpeg ("indexed" or "kept"), max_side, force, verify,
-            allow_unreadable, strict and threads (of each task), as `ddlp.push` takes them.
+            allow_unreadable and strict, as `ddlp.push` takes them; and threads of each task (default: one that packs,
+            four that send).
 
     Returns:
         The figures: samples, sent (samples that were not there yet), identity, evicts, and lists of repaired samples
