@@ -17,7 +17,7 @@ pub const SHARES_MAX: u32 = 4096;
 pub struct Share {
     /// Number of the share, from 0 on.
     pub number: u32,
-    /// Number of all shares, 1 to [`SHARES_MAX`].
+    /// Number of all shares, 1 to 4096.
     pub of: u32,
 }
 
