@@ -28,6 +28,8 @@ class ArrowTable:
     """Column of the labels: whole numbers from 0. Default: the only such column, or "label"."""
     classes: Sequence[str] = ()
     """Names of the classes."""
+    name: str | None = None
+    """Column of the names of the samples: texts. Default: a sample is called "row" and its number."""
 
 
 def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
@@ -35,12 +37,13 @@ def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
     table = _arrow_table(dataset)
     if table is None:
         return dataset, None
-    for name, column in (("image", table.image), ("label", table.label)):
+    for name, column in (("image", table.image), ("label", table.label), ("name", table.name)):
         if not isinstance(column, (str, type(None))):
             raise ConfigurationError(f"{name} of ddlp.ArrowTable is {column!r}, but must be the name of a column")
     if isinstance(table.classes, str) or not isinstance(table.classes, Iterable):
         raise ConfigurationError(f"classes of ddlp.ArrowTable is {table.classes!r}, but must be a list of names")
-    return table.table, {"image": table.image, "label": table.label, "classes": list(table.classes)}
+    columns = {"image": table.image, "label": table.label, "name": table.name, "classes": list(table.classes)}
+    return table.table, columns
 
 
 def _arrow_table(dataset: Any) -> ArrowTable | None:
@@ -48,7 +51,7 @@ def _arrow_table(dataset: Any) -> ArrowTable | None:
         of_library = _of_hugging_face(dataset.table, dataset.image)
         if of_library is not None:
             image, label = dataset.image or of_library.image, dataset.label or of_library.label
-            return ArrowTable(of_library.table, image, label, dataset.classes or of_library.classes)
+            return ArrowTable(of_library.table, image, label, dataset.classes or of_library.classes, dataset.name)
         if not hasattr(dataset.table, "__arrow_c_stream__"):
             raise ConfigurationError(
                 f"ddlp.ArrowTable needs a table in Arrow memory, but {_kind(dataset.table)} is not one: give a table "

@@ -76,7 +76,7 @@ def pack(
         CorruptError: Samples would be lost, and the options do not allow that.
         SystemRefusedError: The file cannot be written.
     """
-    packing = _checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
+    packing = checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path is {path!r}, but must be the path of the file to create")
     samples, columns, names = _source(source, kind, classes, "ddlp.pack makes a pack of one dataset: pack")
@@ -95,6 +95,7 @@ def push(
     groups: Sequence[int] | None = None,
     kind: str | None = None,
     classes: Sequence[str] | None = None,
+    share: tuple[int, int] | None = None,
     force: bool = False,
     verify: bool = False,
     allow_unreadable: bool = False,
@@ -120,6 +121,8 @@ def push(
         groups: As `pack` takes it.
         kind: Kind of the source, as `Loader` takes it. Default: as the path and its contents say.
         classes: Names of all classes, as `pack` takes them.
+        share: Number of a share, from 0 on, and number of all shares: pushes only this share of a pack, while other
+            machines push the others. The dataset can be opened when all shares are there.
         force: Replaces another dataset of that name.
         verify: Reads everything back and compares it with what was sent.
         allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.
@@ -128,8 +131,9 @@ def push(
         progress: As `pack` takes it, with the phases "packing" and "pushing".
 
     Returns:
-        The figures: samples, sent (samples that were not there yet), bytes, sent_bytes, identity, and evicts: the
-        server's maxmemory-policy if it evicts values when its memory is full, or None.
+        The figures: samples, sent (samples that were not there yet), bytes, sent_bytes, identity; evicts: the server's
+        maxmemory-policy if it evicts values when its memory is full, or None; and missing_shares, the numbers of the
+        shares that are not there yet.
 
     Raises:
         ConfigurationError: The options do not fit each other, or another dataset has that name.
@@ -137,15 +141,35 @@ def push(
         CorruptError: Samples would be lost, and the options do not allow that; or the pack is damaged.
         SystemRefusedError: The temporary file cannot be written.
     """
-    packing = _checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
-    if not isinstance(url, str):
-        raise TypeError(f"url is {url!r}, but must be a URL, such as 'redis://HOST:PORT/DB/NAME'")
+    packing = checked(format, jpeg, max_side, bundle, groups, kind, force, verify, allow_unreadable, strict, threads)
+    packing["share"] = _share(share)
+    check_url(url)
     samples, columns, names = _source(source, kind, classes, "ddlp.push takes one dataset: push")
     with _shown(progress) as show:
         return _ddlp.push_dataset(samples, url, packing, show, columns, names)
 
 
-def _checked(
+def check_url(url: Any) -> None:
+    """Refuses what is not a text."""
+    if not isinstance(url, str):
+        raise TypeError(f"url is {url!r}, but must be a URL, such as 'redis://HOST:PORT/DB/NAME'")
+
+
+def _share(share: Any) -> tuple[int, int] | None:
+    if share is None:
+        return None
+    if not isinstance(share, (tuple, list)) or len(share) != 2:
+        raise ConfigurationError(f"`share` is {share!r}, but must be two numbers, such as (0, 4) for the first of four")
+    number, of = whole("`share`", share[0]), whole("`share`", share[1])
+    if not 0 <= number < of <= 4096:
+        raise ConfigurationError(
+            f"`share` is {share!r}, but shares are numbered from 0 on, and there are at most 4096: (0, 4) is the first "
+            "of four"
+        )
+    return number, of
+
+
+def checked(
     format: str,
     jpeg: str | None,
     max_side: int | None,
@@ -171,6 +195,8 @@ def _checked(
         "allow_unreadable": allow_unreadable,
         "strict": strict,
         "threads": threads,
+        "share": None,
+        "part": None,
     }
     for name in ("bundle", "groups"):
         if packing[name] is not None and format != "pcr":

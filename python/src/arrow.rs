@@ -44,6 +44,8 @@ struct Part {
     files: Option<ArrayRef>,
     /// Paths of image files, for rows without bytes.
     paths: Option<ArrayRef>,
+    /// Names of the samples.
+    names: Option<ArrayRef>,
 }
 
 /// The image of a row.
@@ -59,6 +61,7 @@ enum Image<'a> {
 pub struct Columns {
     image: Option<String>,
     label: Option<String>,
+    name: Option<String>,
     classes: Vec<String>,
 }
 
@@ -91,6 +94,7 @@ impl Table {
         let schema = reader.schema();
         let image_at = column(&schema, "image", columns.image.as_deref(), holds_files)?;
         let label_at = column(&schema, "label", columns.label.as_deref(), DataType::is_integer)?;
+        let name_at = columns.name.as_deref().map(|name| names_column(&schema, name)).transpose()?;
         let mut table = Self {
             parts: Vec::new(),
             labels: Vec::new(),
@@ -99,7 +103,7 @@ impl Table {
             identity: Identity::from_bytes([0; 32]),
         };
         for batch in reader {
-            table.add(&batch.map_err(wrong)?, image_at, label_at)?;
+            table.add(&batch.map_err(wrong)?, (image_at, label_at, name_at))?;
         }
         if table.labels.is_empty() {
             return Err(errors::configuration("the table is empty".into()));
@@ -108,7 +112,11 @@ impl Table {
         Ok(table)
     }
 
-    fn add(&mut self, batch: &RecordBatch, image_at: usize, label_at: usize) -> PyResult<()> {
+    fn add(
+        &mut self,
+        batch: &RecordBatch,
+        (image_at, label_at, name_at): (usize, usize, Option<usize>),
+    ) -> PyResult<()> {
         let start = self.labels.len();
         let (files, paths) = match batch.column(image_at) {
             column if column.data_type().is_nested() => {
@@ -118,7 +126,8 @@ impl Table {
             column if is_text(&column) => (None, Some(column.clone())),
             column => (Some(column.clone()), None),
         };
-        for part in files.iter().chain(&paths) {
+        let names = name_at.map(|at| batch.column(at).clone());
+        for part in files.iter().chain(&paths).chain(&names) {
             part.to_data().validate_full().map_err(|error| {
                 let rows = part.len();
                 errors::configuration(format!("the table is damaged in the {rows} rows from row {start} on: {error}"))
@@ -126,7 +135,7 @@ impl Table {
         }
         let named =
             |row: usize, what: &str| errors::configuration(format!("row {} of the table has {what}", start + row));
-        let part = Part { end: (start + batch.num_rows()) as u64, files, paths };
+        let part = Part { end: (start + batch.num_rows()) as u64, files, paths, names };
         for row in 0..batch.num_rows() {
             match part.image(row) {
                 Some(Image::Bytes(_)) => {}
@@ -137,6 +146,11 @@ impl Table {
                 Some(Image::Path(_)) => self.has_paths = true,
                 None => return Err(named(row, "neither bytes of an image nor the path of its file")),
             }
+        }
+        if let Some(names) = &part.names
+            && let Some(row) = (0..names.len()).find(|&row| names.is_null(row))
+        {
+            return Err(named(row, "no name"));
         }
         let integers = batch.column(label_at);
         if let Some(row) = (0..integers.len()).find(|&row| integers.is_null(row)) {
@@ -152,9 +166,15 @@ impl Table {
     }
 
     fn image(&self, index: u64) -> Image<'_> {
+        let (part, row) = self.row(index);
+        part.image(row).unwrap_or(Image::Bytes(&[]))
+    }
+
+    /// Returns the record batch of a sample, and the row there.
+    fn row(&self, index: u64) -> (&Part, usize) {
         let at = self.parts.partition_point(|part| part.end <= index);
         let start = if at == 0 { 0 } else { self.parts[at - 1].end };
-        self.parts[at].image((index - start) as usize).unwrap_or(Image::Bytes(&[]))
+        (&self.parts[at], (index - start) as usize)
     }
 
     /// Returns the error for a file that the system refuses to read.
@@ -268,6 +288,14 @@ fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataTy
     })
 }
 
+/// Finds the column of names.
+fn names_column(schema: &Schema, name: &str) -> PyResult<usize> {
+    paths_of(schema, name).ok_or_else(|| {
+        let all = schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(", ");
+        errors::configuration(format!("the table has no column {name} of texts; its columns are {all}"))
+    })
+}
+
 /// Returns the column of this name, if it holds text.
 fn paths_of(schema: &Schema, name: &str) -> Option<usize> {
     schema.index_of(name).ok().filter(|&at| is_text_kind(schema.field(at).data_type()))
@@ -327,7 +355,11 @@ impl Dataset for Table {
     }
 
     fn name(&self, index: u64) -> String {
-        format!("row {index}")
+        let (part, row) = self.row(index);
+        match &part.names {
+            Some(names) => String::from_utf8_lossy(value(names, row)).into_owned(),
+            None => format!("row {index}"),
+        }
     }
 
     fn location(&self, index: u64) -> Location {

@@ -7,10 +7,10 @@ use crate::choice::{self, GivenQuery};
 use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
-use ddlp_host::dataset::SampleFields;
 use ddlp_host::dataset::list::List;
 use ddlp_host::dataset::mix::Mix;
-use ddlp_host::pixels::LABEL;
+use ddlp_host::dataset::{ReadError, SampleFields, Stored};
+use ddlp_host::pixels::{LABEL, Source};
 use ddlp_host::{CacheOptions, Dataset, Host, OpenOptions};
 use pyo3::exceptions::PyIndexError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -228,6 +228,25 @@ impl OpenDataset {
         let index = self.checked(index)?;
         let has_files = matches!(self.dataset.kind(), "folder" | "list" | "files");
         Ok(has_files.then(|| self.dataset.location(index).file))
+    }
+
+    /// Returns the file of an image as it is stored, also if it cannot be decoded.
+    fn file<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let index = self.checked(index)?;
+        let mut memory = Vec::new();
+        let file = py.detach(|| -> PyResult<Vec<u8>> {
+            match self.dataset.stored(index, &mut memory) {
+                Ok(Stored::Source(Source::Encoded(file) | Source::Indexed { file, .. })) => Ok(file.to_vec()),
+                Ok(Stored::Rejected { bytes, .. }) => Ok(bytes.to_vec()),
+                Ok(_) => Err(errors::configuration(format!(
+                    "{} is stored as pixels, and so has no file: read it by ddlp.Loader",
+                    self.dataset.name(index)
+                ))),
+                Err(ReadError::Corrupt(error)) => Err(errors::corrupt(errors::with_causes(&error))),
+                Err(ReadError::Unavailable(error)) => Err(errors::unavailable(errors::with_causes(&error), None)),
+            }
+        })?;
+        Ok(PyBytes::new(py, &file))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

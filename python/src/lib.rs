@@ -32,6 +32,7 @@ mod logging;
 mod of_epoch;
 mod opening;
 mod packing;
+mod parts;
 mod run;
 mod source;
 mod turn;
@@ -63,6 +64,12 @@ mod _ddlp {
     use super::packing::pack_dataset;
     #[pymodule_export]
     use super::packing::push_dataset;
+    #[pymodule_export]
+    use super::parts::index_of_part;
+    #[pymodule_export]
+    use super::parts::join_parts;
+    #[pymodule_export]
+    use super::parts::push_part;
     #[pymodule_export]
     use super::run::Run;
 

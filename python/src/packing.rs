@@ -6,7 +6,7 @@ use crate::errors;
 use ddlp_host::dataset::pack::{self, ENCODED, Pack, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
 use ddlp_host::{Host, open_pack, remote_address};
-use ddlp_stores::{PushError, PushOptions, PushProgress};
+use ddlp_stores::{PushError, PushOptions, PushPart, PushProgress, Share};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::ControlFlow;
@@ -40,6 +40,9 @@ pub struct Packing {
     allow_unreadable: bool,
     strict: bool,
     threads: Option<usize>,
+    share: Option<(u32, u32)>,
+    /// The samples to pack, as a part of a pack: the first, and the one after the last.
+    part: Option<(u64, u64)>,
 }
 
 impl Packing {
@@ -76,6 +79,7 @@ impl Packing {
             verify: self.verify,
             allow_unreadable: self.allow_unreadable,
             strict: self.strict,
+            part: self.part.map(|(begin, end)| begin..end),
             ..PackOptions::default()
         })
     }
@@ -99,6 +103,7 @@ pub fn pack_dataset<'py>(
     match source {
         PackSource::Path(source) => {
             let files = packing.open(py, &source, &classes)?;
+            check_part(&*files, &options)?;
             if belongs_to(&*files, &source, &path) {
                 let (path, source) = (path.display(), source.display());
                 return Err(errors::configuration(format!("{path} belongs to {source}: choose another name")));
@@ -108,9 +113,21 @@ pub fn pack_dataset<'py>(
         PackSource::Object(object) => {
             let mut objects = Vec::new();
             let dataset = classed(in_memory(object.bind(py), columns, &mut objects)?, &classes)?;
+            check_part(&*dataset, &options)?;
             let raised = || objects.iter().find_map(|object| object.take_raised());
             written(py, &*dataset, &path, &options, &progress, raised)
         }
+    }
+}
+
+/// Refuses a part of samples that the dataset does not have.
+fn check_part(dataset: &dyn Dataset, options: &PackOptions) -> PyResult<()> {
+    match &options.part {
+        Some(part) if part.is_empty() || part.end > dataset.len() => {
+            let (samples, part) = (dataset.len(), format!("{} to {}", part.start, part.end));
+            Err(errors::unavailable(format!("the dataset has {samples} samples, and so no part {part}"), None))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -176,6 +193,14 @@ fn made<'py>(
     progress: &Py<PyAny>,
     cause: impl FnOnce() -> Option<PyErr>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    if packing.share.is_some() {
+        return Err(errors::configuration(
+            "`share` is a share of a pack, and each machine would make one of all images of this source: make a pack \
+             once, by ddlp.pack, where all machines can read it, and push shares of that; or use ddlp.spark.push or \
+             ddlp.ray.push, which share this work, too"
+                .into(),
+        ));
+    }
     let folder = std::env::temp_dir();
     let packed = shown(py, progress, |tell| {
         pack::pack_aside(source, &folder, options, &mut |now: PackProgress| {
@@ -194,12 +219,25 @@ fn pushed<'py>(
     packing: &Packing,
     progress: &Py<PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let options = PushOptions { threads: packing.threads.unwrap_or(0), force: packing.force, verify: packing.verify };
+    let part = packing.share.map_or(PushPart::All, |(number, of)| PushPart::Share(Share { number, of }));
+    pushed_part(py, pack, url, (packing, part), progress)
+}
+
+/// Pushes a pack, or a part of it.
+pub fn pushed_part<'py>(
+    py: Python<'py>,
+    pack: &Pack,
+    url: &str,
+    (packing, part): (&Packing, PushPart),
+    progress: &Py<PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let threads = packing.threads.unwrap_or(0);
+    let options = PushOptions { threads, force: packing.force, verify: packing.verify, part };
     let outcome = shown(py, progress, |tell| {
         ddlp_stores::push(pack, url, &options, &mut |now: PushProgress| tell("pushing", now.samples, now.samples_total))
     })?;
     let summary = outcome.map_err(|error| match &error {
-        PushError::Place { .. } => errors::configuration(error.to_string()),
+        PushError::Place { .. } | PushError::Share { .. } => errors::configuration(error.to_string()),
         PushError::Exists { .. } => errors::configuration(format!("{error}: `force=True` replaces it")),
         PushError::Damaged(_) | PushError::Differs { .. } => errors::corrupt(error.to_string()),
         _ => errors::unavailable(errors::with_causes(&error), None),
@@ -211,6 +249,7 @@ fn pushed<'py>(
     figures.set_item("sent_bytes", summary.sent_bytes)?;
     figures.set_item("identity", summary.identity.to_string())?;
     figures.set_item("evicts", summary.evicts)?;
+    figures.set_item("missing_shares", summary.missing_shares)?;
     Ok(figures)
 }
 

@@ -1,9 +1,11 @@
-"""What the tests share: a small dataset, and digests as `ddlp run --digest` prints them.
+"""What the tests share: a small dataset, a Redis server, and digests as `ddlp run --digest` prints them.
 
 The tests run against an installed package: `scripts/python` builds one and runs them.
 """
 
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,6 +51,35 @@ def pack(photos):
     path = photos.parent / "train.ddlp"
     ddlp_command("pack", photos, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The beginning of a dataset's URL in a Redis server."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+    yield f"redis://127.0.0.1:{port}/0"
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def mixed_photos(photos):
+    """The folder with an image that has to be repaired, and one that cannot be decoded."""
+    folder = photos.parent / "mixed"
+    shutil.copytree(photos, folder)
+    first, second, *_ = sorted(folder.rglob("*.jpg"))
+    # Bytes between two markers: it decodes with a warning.
+    first.write_bytes(first.read_bytes().replace(b"\xff\xda", b"\0\0\0\xff\xda", 1))
+    second.write_bytes(b"this is no image")
+    return folder
 
 
 class Digests:

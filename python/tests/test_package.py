@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import inspect
+import re
 import subprocess
 import sys
 import sysconfig
@@ -77,3 +78,10 @@ def test_the_programs_lie_in_the_package():
         assert ddlp_command("--version").split()[1] in subprocess.check_output(
             [PACKAGE / "bin" / program, "--version"], text=True
         )
+
+
+@pytest.mark.parametrize(("module", "package"), [("spark", "pyspark"), ("ray", "ray")])
+def test_a_module_whose_package_is_missing_says_what_to_install(module, package):
+    code = f"import sys; sys.modules[{package!r}] = None; import ddlp.{module}"
+    said = subprocess.run([sys.executable, "-c", code], text=True, stderr=subprocess.PIPE).stderr
+    assert re.search(f"^ImportError: ddlp.{module} needs the package {package}.* pip install .?{package}", said, re.M)

@@ -1,10 +1,7 @@
 """Datasets in Redis: pushed, read, and refused with what to do, with a real server."""
 
 import re
-import shutil
 import socket
-import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
@@ -14,26 +11,6 @@ import ddlp
 from conftest import ddlp_command
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The beginning of a dataset's URL."""
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
-        pytest.skip("redis-server is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("redis")
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-        assert time.monotonic() < until, "redis answers within a minute"
-        time.sleep(0.01)
-    yield f"redis://127.0.0.1:{port}/0"
-    process.kill()
-    process.wait()
 
 
 def digests(place):
@@ -62,6 +39,21 @@ def test_a_folder_and_a_table_are_packed_first(server, photos, tmp_path):
     assert pieces["identity"] != packed["identity"]
     with ddlp.Loader(f"{server}/pieces", batch_size=8, fidelity=5, output="numpy") as loader:
         assert sum(len(batch.sample_ids) for batch in loader) == packed["samples"]
+
+
+def test_shares_together_are_the_dataset(server, photos, pack):
+    url = f"{server}/shares"
+    assert ddlp.push(pack, url, share=(1, 2), progress=False)["missing_shares"] == [0]
+    with pytest.raises(ddlp.UnavailableError, match="has not ended"):
+        ddlp.Dataset(url)
+    figures = ddlp.push(pack, url, share=(0, 2), progress=False)
+    assert figures["missing_shares"] == [] and figures["samples"] == len(ddlp.Dataset(pack)) // 2
+    assert digests(url) == digests(pack)
+    for share in [(2, 2), (-1, 2), (0, 5000), 3, (1, 2, 3)]:
+        with pytest.raises(ddlp.ConfigurationError, match="`share` is"):
+            ddlp.push(pack, url, share=share, progress=False)
+    with pytest.raises(ddlp.ConfigurationError, match="make a pack once"):
+        ddlp.push(photos, url, share=(0, 2), progress=False)
 
 
 def test_another_dataset_is_replaced_only_if_asked_to(server, photos, pack):

@@ -427,6 +427,21 @@ def hub_column(rows):
     return pyarrow.array([{"bytes": data, "path": path} for data, path in rows], kind)
 
 
+def test_a_table_may_name_its_samples(photos):
+    table, names = photos_table(photos), [f"image {number}" for number in range(60)]
+    named = table.append_column("who", [names])
+    dataset = ddlp.Dataset(ddlp.ArrowTable(named, name="who"))
+    assert [dataset.name(number) for number in (0, 59)] == ["image 0", "image 59"]
+    assert ddlp.Dataset(ddlp.ArrowTable(named)).name(59) == "row 59"
+    with pytest.raises(ddlp.ConfigurationError, match="no column x of texts; its columns are image, label, who"):
+        ddlp.Dataset(ddlp.ArrowTable(named, name="x"))
+    nameless = table.append_column("who", [[None, *names[1:]]])
+    with pytest.raises(ddlp.ConfigurationError, match="row 0 of the table has no name"):
+        ddlp.Dataset(ddlp.ArrowTable(nameless, name="who"))
+    with pytest.raises(ddlp.ConfigurationError, match="name of ddlp.ArrowTable is 3"):
+        ddlp.Dataset(ddlp.ArrowTable(named, name=3))
+
+
 def test_a_table_may_name_files(photos, tmp_path, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     paths = [str(path) for path, _ in Photos(photos).files]

@@ -8,16 +8,18 @@ use crate::progress::SampleProgress;
 use crate::run::plain;
 use crate::storing::StoringArgs;
 use crate::{Ending, files_only, output, text};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, PackError, Packed, pack_aside};
 use ddlp_host::{Host, open_pack};
-use ddlp_stores::{PushError, PushOptions, PushProgress, PushSummary};
+use ddlp_stores::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Most shares that the summary names.
+const NAMED_MAX: usize = 8;
 /// Help of `--threads`, which here send as well.
 const THREADS_HELP: &str = "Threads that read, decode and send [default: one per core to pack, four to send]";
 
@@ -26,10 +28,10 @@ const THREADS_HELP: &str = "Threads that read, decode and send [default: one per
 /// A pack is sent as it is. Any other dataset is packed first, as `ddlp pack` does, into a file without a name in the
 /// folder for temporary files (TMPDIR), which needs room for it; damaged images are repaired or named.
 ///
-/// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST,HOST/KEYSPACE/NAME a row of
-/// the table NAME_data. A push that was stopped can be started again: it sends only what is missing. The dataset can be
-/// opened when everything is there. At s3://, gs:// and az://, the pack becomes one object, and a push that was stopped
-/// begins anew.
+/// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST,HOST/KEYSPACE/NAME a row of the
+/// table NAME_data. A push that was stopped can be started again: it sends only what is missing. The dataset can be
+/// opened when everything is there. Several machines can push a pack at the same time, each a share of it. At s3://,
+/// gs:// and az://, the pack becomes one object, and a push that was stopped begins anew.
 ///
 /// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey, CASSANDRA_PASSWORD for Cassandra
 /// and ScyllaDB.
@@ -40,6 +42,8 @@ Examples:
   ddlp push imagenet/train redis://10.0.0.7:6379/0/train    packs an image folder, and sends each sample as a value
   ddlp push train.ddlp rediss://10.0.0.7:6380/0/train       a pack, over TLS
   ddlp push train.ddlp cql://10.0.0.7,10.0.0.8/photos/train a pack, into the keyspace photos of Cassandra
+  ddlp push train.ddlp cql://10.0.0.7/photos/train --share 0/4
+                                                            the first of four shares; other machines push the others
   ddlp push train.ddlp s3://bucket/train.ddlp               a pack, as one object
   ddlp run redis://10.0.0.7:6379/0/train                    on another machine")]
 pub struct PushArgs {
@@ -53,6 +57,10 @@ pub struct PushArgs {
     opening: OpeningArgs,
     #[command(flatten)]
     storing: StoringArgs,
+    /// Push only a share of a pack, such as 0/4 for the first of four, while other machines push the others. The
+    /// dataset can be opened when all shares are there
+    #[arg(long, value_name = "NUMBER/SHARES")]
+    share: Option<Share>,
     /// Replace another dataset of that name
     #[arg(long)]
     force: bool,
@@ -79,8 +87,9 @@ pub fn push(args: &PushArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let goes_on = || if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let Some(pack) = pack_of(args, &goes_on)? else { return Ok(stopped("nothing was sent")) };
     let mut progress = SampleProgress::new("pushing", args.quiet);
-    let options =
-        PushOptions { threads: args.storing.threads.map_or(0, usize::from), force: args.force, verify: args.verify };
+    let threads = args.storing.threads.map_or(0, usize::from);
+    let part = args.share.map_or(PushPart::All, PushPart::Share);
+    let options = PushOptions { threads, force: args.force, verify: args.verify, part };
     let pushed = ddlp_stores::push(pack.pack(), &args.url, &options, &mut |now: PushProgress| {
         let there = now.samples - now.sent;
         let remark = if there > 0 { format!("{} were there", text::count(there)) } else { String::new() };
@@ -134,6 +143,14 @@ fn pack_of(args: &PushArgs, goes_on: &dyn Fn() -> ControlFlow<()>) -> anyhow::Re
         let pack = open_pack(place, &Host::system()).map_err(plain)?;
         return Ok(Some(Sent::AsItIs(Box::new(pack))));
     }
+    if args.share.is_some() {
+        bail!(
+            "{} is no pack as it is to be pushed, and each machine would make one of all its images: make a pack once, \
+             by `ddlp pack`, where all machines can read it, and push shares of that (in Python, ddlp.spark.push and \
+             ddlp.ray.push share this work, too)",
+            place.display()
+        );
+    }
     let mut progress = SampleProgress::new("packing", args.quiet);
     let packed = pack_aside(&*source, &std::env::temp_dir(), &options, &mut |now| {
         progress.update(now.samples, now.samples_total, now.bytes, &remark(&now));
@@ -174,6 +191,23 @@ fn describe(args: &PushArgs, summary: &PushSummary, seconds: f64) -> String {
     if there > 0 {
         let (there, sent) = (text::plural(there, "sample"), text::plural(summary.sent, "sample"));
         let _ = writeln!(out, "{there} were there; {sent}, {}, sent.", text::bytes(summary.sent_bytes));
+    }
+    if let Some(share) = args.share {
+        let missing: Vec<String> =
+            summary.missing_shares.iter().map(|missing| format!("{missing}/{}", share.of)).collect();
+        let _ = match missing.len() {
+            0 => writeln!(out, "All shares are there: the dataset can be opened."),
+            1..=NAMED_MAX => writeln!(
+                out,
+                "Share {share} is there. The dataset can be opened when {} is, too.",
+                missing.join(" and ")
+            ),
+            count => writeln!(
+                out,
+                "Share {share} is there. The dataset can be opened when the other {count} are, too, such as {}.",
+                missing[0]
+            ),
+        };
     }
     if let Some(policy) = &summary.evicts {
         let _ = writeln!(

@@ -2,6 +2,7 @@
 //!
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
 //!   and stores the verdict in the index.
+//! - [`join`](join()) makes the index of a pack whose samples several machines have packed, each a part.
 //! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as
 //!   blocks. [`ValueMap`] tells which sample's bytes lie at a place of a pack.
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
@@ -21,6 +22,7 @@ mod direct;
 mod file;
 mod format;
 mod index;
+mod joined;
 mod names;
 mod options;
 mod plan;
@@ -45,6 +47,7 @@ pub use aside::{Packed, pack_aside};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, IndexPart, MAGIC};
+pub use joined::{JoinError, Joined, PartIndex, join, pack_of_index, pack_of_part};
 pub use options::{BUNDLE_SAMPLES, ENCODED, PackFormat, PackOptionError, PackOptions};
 pub use reader::Pack;
 pub use record::{IndexRecord, StoredVerdict};

@@ -28,7 +28,7 @@ mod values;
 pub use cache::CacheOptions;
 pub use cached::{CacheError, CachedBlocks};
 pub use clock::PathClock;
-pub use push::{PushError, PushOptions, PushProgress, PushSummary, push};
+pub use push::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share, push};
 
 use ddlp_dataset::pack::{Blocks, FormatError};
 use ranges::RangeBlocks;

@@ -3,7 +3,69 @@
 use super::{ranges, shown, values};
 use ddlp_dataset::pack::{Broken, Pack};
 use ddlp_dataset::{Identity, ReadError};
-use std::ops::ControlFlow;
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Most shares in which a pack is pushed.
+pub const SHARES_MAX: u32 = 4096;
+
+/// One of several shares of a pack, which as many machines push at the same time. A share has neighbouring samples, and
+/// shares are as large as each other, to a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Number of the share, from 0 on.
+    pub number: u32,
+    /// Number of all shares, 1 to 4096.
+    pub of: u32,
+}
+
+impl Share {
+    /// Returns the samples of the share, of a pack of this length.
+    pub fn samples(self, samples: u64) -> Range<u64> {
+        let begin = |number: u32| (u128::from(samples) * u128::from(number) / u128::from(self.of)) as u64;
+        begin(self.number)..begin(self.number + 1)
+    }
+
+    fn is_one(self) -> bool {
+        self.number < self.of && self.of <= SHARES_MAX
+    }
+}
+
+/// As in `0/4`: the number of the share, and the number of all.
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for Share {
+    type Err = PushError;
+
+    fn from_str(text: &str) -> Result<Self, PushError> {
+        let share = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let share = share.map(|(number, of)| Self { number, of }).filter(|share| share.is_one());
+        share.ok_or_else(|| PushError::Share { share: text.to_owned() })
+    }
+}
+
+/// What of a pack a push sends to a key-value server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PushPart {
+    /// Everything. The dataset can then be opened.
+    #[default]
+    All,
+    /// The samples of a share. The dataset can be opened when all shares are there, in whatever order they come.
+    Share(Share),
+    /// No sample: the name is taken for this pack, so that parts of it can be pushed.
+    Begin,
+    /// These samples, after a push of [`PushPart::Begin`].
+    Samples(Arc<[u64]>),
+    /// The index, which makes the dataset one that can be opened, after all samples: the caller sees to that. Fails if
+    /// another pack was pushed to the name since [`PushPart::Begin`].
+    End,
+}
 
 /// How a pack is pushed.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +76,8 @@ pub struct PushOptions {
     pub force: bool,
     /// Read everything back and compare it.
     pub verify: bool,
+    /// What of the pack is sent.
+    pub part: PushPart,
 }
 
 /// Progress of a push.
@@ -22,7 +86,7 @@ pub struct PushOptions {
 pub struct PushProgress {
     /// Number of samples done.
     pub samples: u64,
-    /// Number of all samples.
+    /// Number of all samples that are to be there.
     pub samples_total: u64,
     /// Bytes of these samples.
     pub bytes: u64,
@@ -34,11 +98,11 @@ pub struct PushProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PushSummary {
-    /// Number of samples.
+    /// Number of samples of the part that was pushed.
     pub samples: u64,
     /// Number of samples that were sent. The others were there.
     pub sent: u64,
-    /// Bytes that the dataset takes, the index included.
+    /// Bytes that these samples take, and the index if it was pushed too.
     pub bytes: u64,
     /// Bytes that were sent.
     pub sent_bytes: u64,
@@ -46,12 +110,23 @@ pub struct PushSummary {
     pub identity: Identity,
     /// The server's rule for evicting values, if it evicts some when its memory is full.
     pub evicts: Option<String>,
+    /// The other shares that are not there yet. The dataset can be opened when there are none.
+    pub missing_shares: Vec<u32>,
 }
 
 /// Why a pack was not pushed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
+    /// There is no such share.
+    #[error(
+        "there is no share {share}: write it as NUMBER/SHARES, with a number from 0 on and at most {SHARES_MAX} \
+         shares, such as 0/4 for the first of four"
+    )]
+    Share {
+        /// The share.
+        share: String,
+    },
     /// Packs cannot be pushed to this URL.
     #[error("{url} is no place for a pack: {reason}")]
     Place {
@@ -111,6 +186,11 @@ pub fn push(
     options: &PushOptions,
     progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>,
 ) -> Result<PushSummary, PushError> {
+    if let PushPart::Share(share) = options.part
+        && !share.is_one()
+    {
+        return Err(PushError::Share { share: share.to_string() });
+    }
     if values::is_url(url) {
         return values::push::push(pack, url, options, progress);
     }
@@ -119,4 +199,32 @@ pub fn push(
     }
     let reason = "a pack is pushed to redis://, rediss://, cql://, cqls://, s3://, gs:// or az://".to_owned();
     Err(PushError::Place { url: shown(url), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_disjoint_and_together_everything() {
+        for samples in [1, 7, 64, 1_281_167, 1 << 30] {
+            for of in [1, 2, 3, 7, 64, SHARES_MAX] {
+                let ranges: Vec<_> = (0..of).map(|number| Share { number, of }.samples(samples)).collect();
+                assert_eq!((ranges[0].start, ranges[of as usize - 1].end), (0, samples));
+                assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+                let lengths: Vec<u64> = ranges.iter().map(|range| range.end - range.start).collect();
+                assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1, "{samples} in {of}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_number_below_the_number_of_shares() {
+        assert_eq!("0/4".parse::<Share>().unwrap(), Share { number: 0, of: 4 });
+        assert_eq!("3/4".parse::<Share>().unwrap().to_string(), "3/4");
+        for text in ["4/4", "0/0", "0/4097", "-1/4", "1", "a/b", ""] {
+            let said = text.parse::<Share>().unwrap_err().to_string();
+            assert!(said.contains("such as 0/4"), "{text}: {said}");
+        }
+    }
 }

@@ -281,9 +281,10 @@ fn manifest<S: ValueServer>(server: &S) -> Result<Manifest, String> {
     let name = server.name();
     match server.look()? {
         [Some(bytes), _] => Manifest::parse(&server.describe(Key::Manifest), &bytes),
-        [None, Some(_)] => {
-            Err(format!("the push of {name} has not ended, or was stopped: the same `ddlp push` sends what is missing"))
-        }
+        [None, Some(_)] => Err(format!(
+            "the push of {name} has not ended, was stopped, or lacks shares: the same `ddlp push` sends what is \
+                 missing"
+        )),
         [None, None] => Err(format!(
             "the server has no dataset {name} in this {}: check the URL; `ddlp push SOURCE {}` puts one there",
             S::SPACE,

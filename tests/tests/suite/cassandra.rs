@@ -1,5 +1,6 @@
 //! Datasets in Cassandra, from real nodes. A node takes seconds to start, so a test asks one node many things.
 
+use crate::push_parts::shares_and_parts_become_a_dataset;
 use crate::values::{command, digest, over, photos, pushed, pushed_with, refused};
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
 use ddlp_dataset::{Dataset, Identity};
@@ -38,6 +39,9 @@ fn a_pack_in_tables_is_loaded_checked_replaced_and_refused() {
     a_value_without_one_of_its_rows_is_not_corrupt(&photos, &node);
     a_push_with_a_clock_behind_fails(&photos, &node);
     another_pack_replaces_a_dataset(&photos, &node);
+    shares_and_parts_become_a_dataset(&photos.pack(), &node.url("shares"));
+    // The index and the manifest have rows of their own; nothing else is left.
+    assert_eq!(node.number("SELECT COUNT(*) FROM photos.shares_data"), SAMPLES as i64 + 2);
 
     node.execute("CREATE TABLE photos.foreign_data (id int PRIMARY KEY)");
     for said in

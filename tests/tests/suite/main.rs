@@ -33,6 +33,7 @@ mod mixes;
 mod mixing;
 mod pieces;
 mod positions;
+mod push_parts;
 mod ranges;
 mod reading;
 mod redis_cluster;

@@ -1,16 +1,23 @@
-//! A dataset in the order in which a pack of pieces stores its samples: dealt to bundles by a fixed permutation.
+//! A dataset in the order in which a pack of pieces stores its samples: dealt to bundles by a fixed permutation. Or a
+//! range of a dataset, for a part of a pack.
 
 use crate::{Dataset, Header, Identity, Location, PackFile, Piece, ReadError, Stored, Unavailable};
 use ddlp_pixels::Fidelity;
+use std::ops::Range;
 
 /// Seed of the permutation, to which the number of samples is added.
 const SEED: u64 = 0x5EED_0F50_CA11_ED00;
 
-/// A dataset whose sample at position p is the source's sample `order[p]`.
+/// A dataset of samples of the source.
 pub(super) struct Dealt<'s> {
     source: &'s dyn Dataset,
-    /// The index of the sample at each position.
-    order: Vec<u32>,
+    order: Order,
+}
+
+/// The index of the sample at each position.
+enum Order {
+    Listed(Vec<u32>),
+    Range(Range<u64>),
 }
 
 impl<'s> Dealt<'s> {
@@ -23,12 +30,24 @@ impl<'s> Dealt<'s> {
             let chosen = (u128::from(next(&mut state)) * (last as u128 + 1)) >> 64;
             order.swap(last, chosen as usize);
         }
-        Self { source, order }
+        Self { source, order: Order::Listed(order) }
+    }
+
+    /// Takes a range of the samples.
+    ///
+    /// # Panics
+    /// If the source has fewer samples.
+    pub(super) fn range(source: &'s dyn Dataset, range: Range<u64>) -> Self {
+        assert!(range.start <= range.end && range.end <= source.len(), "{range:?} of {} samples", source.len());
+        Self { source, order: Order::Range(range) }
     }
 
     /// Returns the index of the sample at a position.
     pub(super) fn index(&self, position: u64) -> u64 {
-        self.order[position as usize].into()
+        match &self.order {
+            Order::Listed(order) => order[position as usize].into(),
+            Order::Range(range) => range.start + position,
+        }
     }
 }
 
@@ -43,7 +62,10 @@ fn next(state: &mut u64) -> u64 {
 /// What packing asks of a source.
 impl Dataset for Dealt<'_> {
     fn len(&self) -> u64 {
-        self.source.len()
+        match &self.order {
+            Order::Listed(order) => order.len() as u64,
+            Order::Range(range) => range.end - range.start,
+        }
     }
 
     fn classes(&self) -> &[String] {
@@ -118,11 +140,11 @@ mod tests {
     fn samples_are_always_dealt_in_the_same_way() {
         let source = Pixels::new(1000);
         let dealt = Dealt::new(&source);
-        let mut sorted = dealt.order.clone();
+        let mut sorted: Vec<u64> = (0..1000).map(|position| dealt.index(position)).collect();
+        assert_eq!(sorted[..6], [532, 329, 247, 891, 295, 135]);
         sorted.sort_unstable();
         assert!(sorted.iter().copied().eq(0..1000));
         let kept = (0..1000).filter(|&position| dealt.index(position) == position).count();
         assert!(kept < 10, "{kept} samples stay where they are");
-        assert_eq!(dealt.order[..6], [532, 329, 247, 891, 295, 135]);
     }
 }

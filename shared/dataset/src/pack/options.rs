@@ -2,7 +2,7 @@
 
 use crate::forms::{PackOption, StoredForm};
 use ddlp_pixels::{Limits, ScanGroups};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Value of the option `format` for files.
 pub const ENCODED: &str = "encoded";
@@ -123,6 +123,9 @@ pub struct PackOptions {
     pub strict: bool,
     /// Limits for the decoding of each sample.
     pub limits: Limits,
+    /// The samples of the source to be packed, as a part of a pack that [`join`](super::join()) describes; `None` for
+    /// all samples. A part need have no sample that decodes.
+    pub part: Option<Range<u64>>,
 }
 
 impl Default for PackOptions {
@@ -137,6 +140,7 @@ impl Default for PackOptions {
             allow_unreadable: false,
             strict: false,
             limits: Limits::default(),
+            part: None,
         }
     }
 }

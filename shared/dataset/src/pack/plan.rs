@@ -47,7 +47,7 @@ impl PackPlan {
             .ok_or(PackError::TooLarge { samples })
     }
 
-    fn place(
+    pub(super) fn place(
         samples: u64,
         names_bytes: u64,
         (classes, bundles): (Vec<u8>, Option<BundleShape>),

@@ -12,6 +12,7 @@ mod large;
 mod losses;
 mod making;
 mod old;
+mod parts;
 mod pcr;
 mod reads;
 mod repacking;

@@ -58,6 +58,8 @@ pub(super) fn write(
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
 ) -> Result<(Staging, PackSummary, Reached), PackError> {
+    let part = options.part.clone().map(|samples| Dealt::range(source, samples));
+    let source = part.as_ref().map_or(source, |part| part as &dyn Dataset);
     let plan = PackPlan::new(source, options)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
     check_room(out, plan.least_bytes)?;
@@ -81,7 +83,8 @@ pub(super) fn write(
     })?;
     let summary = writer.finish().map_err(|source| reached.error(out, source))?;
     check_losses(&summary, reached.state.unreadable, options)?;
-    if let Some(first) = summary.rejected.first().filter(|_| summary.rejected_count == summary.samples) {
+    let is_useless = summary.rejected_count == summary.samples && options.part.is_none();
+    if let Some(first) = summary.rejected.first().filter(|_| is_useless) {
         return Err(PackError::NoneDecodes { samples: summary.samples, first: first.clone() });
     }
     if options.verify {

@@ -1,6 +1,6 @@
 //! Pushes a pack to an object store, in parts that become an object together.
 
-use super::super::push::{PushError, PushOptions, PushProgress, PushSummary};
+use super::super::push::{PushError, PushOptions, PushPart, PushProgress, PushSummary};
 use super::super::shown;
 use super::RangeBlocks;
 use super::address::StoreAddress;
@@ -34,6 +34,9 @@ pub fn push(
     let address = StoreAddress::parse(url).map_err(place)?;
     if !address.is_writable() {
         return Err(place("web servers take no packs: copy the file to where the server reads it".to_owned()));
+    }
+    if options.part != PushPart::All {
+        return Err(place("an object store takes a pack as one object: push it whole, by one machine".to_owned()));
     }
     let failed = |reason| PushError::Store { url: shown(url), reason };
     let store = address.store(RetryConfig::default()).map_err(failed)?;
@@ -104,7 +107,15 @@ impl Upload<'_> {
             return Err(error);
         }
         let identity = self.pack.identity();
-        Ok(PushSummary { samples, sent: samples, bytes, sent_bytes: bytes, identity, evicts: None })
+        Ok(PushSummary {
+            samples,
+            sent: samples,
+            bytes,
+            sent_bytes: bytes,
+            identity,
+            evicts: None,
+            missing_shares: Vec::new(),
+        })
     }
 
     async fn send(

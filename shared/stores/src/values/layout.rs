@@ -6,10 +6,12 @@
 //! | pushing | the same of a push that has not ended |
 //! | version, chunk of the index | a head, and a MiB of the pack in front of its sample region |
 //! | version, sample | a head, and the bytes of the sample |
+//! | version, share | a head: this share of the samples has been sent, and the others not all |
 //!
 //! The version is the beginning of the pack's identity, so no value ever changes: another pack has other keys. Each
 //! kind of server has its own form of a key.
 
+use super::super::push::Share;
 use ddlp_dataset::pack::{Pack, StoredVerdict};
 use ddlp_dataset::{Dataset, Identity, ReadError};
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,8 @@ pub enum Content {
     Sample(u64),
     /// The chunk of the index with this number.
     Index(u64),
+    /// The mark of the share with this number.
+    Share(u64),
 }
 
 /// The beginning of a pack's identity.
@@ -79,6 +83,13 @@ pub struct Manifest {
     pub index_bytes: u64,
     /// Bytes of the pack.
     pub pack_bytes: u64,
+    /// Of a push that has not ended: most shares in which the pack is pushed, and so may have marks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shares: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Manifest {
@@ -92,7 +103,18 @@ impl Manifest {
             samples: layout.samples,
             index_bytes: layout.data_offset,
             pack_bytes: layout.file_bytes,
+            shares: 0,
         }
+    }
+
+    /// Returns whether both describe the same pack.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.in_shares(0) == other.in_shares(0)
+    }
+
+    /// Returns this for a push in shares.
+    pub fn in_shares(&self, shares: u64) -> Self {
+        Self { shares, ..self.clone() }
     }
 
     /// Parses the value that messages call `key`. The error says what to do.
@@ -131,10 +153,11 @@ impl Manifest {
         Some(Identity::from_bytes(bytes))
     }
 
-    /// Returns the keys of all samples and of all chunks of the index.
+    /// Returns the keys of all samples, chunks of the index and marks.
     pub fn keys(&self) -> impl Iterator<Item = Key> + use<> {
         let version = self.identity().map(|identity| Version::of(&identity));
         let contents = (0..self.samples).map(Content::Sample).chain((0..self.chunks()).map(Content::Index));
+        let contents = contents.chain((0..self.shares).map(Content::Share));
         version.into_iter().flat_map(move |version| contents.clone().map(move |content| Key::Content(version, content)))
     }
 
@@ -155,13 +178,14 @@ impl Manifest {
 struct DiskHead {
     magic: [u8; 4],
     version: u8,
-    /// 0: a sample, 1: a chunk of the index.
+    /// 0: a sample, 1: a chunk of the index, 2: the mark of a share.
     kind: u8,
     /// The sample's form, as in the pack's index.
     form: u8,
     /// The verdict at packing: 0 intact, 1 repaired, 2 rejected.
     verdict: u8,
     number: U64,
+    /// The sample's label; in the mark of a share the number of shares.
     label: U32,
     /// Number and CRC32C of the bytes after the head.
     length: U32,
@@ -280,6 +304,15 @@ impl Value {
         Self { key, bytes, head_bytes: HEAD_BYTES as usize, sample: None }
     }
 
+    /// Returns the mark of a share: its head says of how many shares.
+    pub fn share(identity: &Identity, share: Share) -> Self {
+        let number = share.number.into();
+        let mut head = DiskHead::new(identity, (2, number), &[]);
+        head.label = share.of.into();
+        let key = Key::Content(Version::of(identity), Content::Share(number));
+        Self { key, bytes: head.before(&[]), head_bytes: HEAD_BYTES as usize, sample: None }
+    }
+
     /// Returns head and content.
     pub fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes.split_at(self.head_bytes)
@@ -300,67 +333,4 @@ pub fn chunk_of<'v>(identity: &Identity, number: u64, value: &'v [u8]) -> Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn identity() -> Identity {
-        Identity::from_bytes(std::array::from_fn(|byte| byte as u8))
-    }
-
-    fn manifest() -> Manifest {
-        let identity = identity().to_string();
-        let (samples, index_bytes, pack_bytes) = (9, CHUNK_BYTES + 4096, CHUNK_BYTES + 8192);
-        Manifest { format: FORMAT.into(), version: VERSION, identity, samples, index_bytes, pack_bytes }
-    }
-
-    #[test]
-    fn keys_are_those_of_all_samples_and_chunks() {
-        let keys: Vec<Key> = manifest().keys().collect();
-        let version = Version::of(&identity());
-        assert_eq!(version.to_string(), "0001020304050607");
-        assert_eq!(keys.len(), 9 + 2);
-        assert_eq!(keys[8], Key::Content(version, Content::Sample(8)));
-        assert_eq!(keys[10], Key::Content(version, Content::Index(1)));
-    }
-
-    #[test]
-    fn manifests_come_back_and_others_are_refused_by_name() {
-        let written = manifest();
-        let bytes_of = |manifest: &Manifest| Value::manifest(Key::Manifest, manifest).bytes;
-        assert_eq!(Manifest::parse("k", &bytes_of(&written)), Ok(written.clone()));
-        assert_eq!((written.chunks(), written.chunk(1)), (2, CHUNK_BYTES..CHUNK_BYTES + 4096));
-        let later = Manifest { version: 2, ..written.clone() };
-        assert!(Manifest::parse("k", &bytes_of(&later)).unwrap_err().contains("layout version 2"));
-        let malformed = Manifest { identity: "é".repeat(32), ..written.clone() };
-        let foreign = Manifest { format: "another".into(), ..written };
-        for bytes in [&bytes_of(&malformed)[..], &bytes_of(&foreign), b"7", b"{}", b""] {
-            assert!(Manifest::parse("k", bytes).unwrap_err().contains("the value of k was not written"));
-        }
-    }
-
-    #[test]
-    fn the_length_is_read_from_a_head_that_is_whole() {
-        let value = Value::chunk(&identity(), 3, b"index");
-        let head = value.parts().0;
-        assert_eq!(content_bytes(head), Some(5));
-        for at in 0..head.len() {
-            let mut changed = head.to_vec();
-            changed[at] ^= 1;
-            assert_eq!(content_bytes(&changed), None, "byte {at}");
-            assert_eq!(content_bytes(&head[..at]), None, "{at} bytes");
-        }
-    }
-
-    #[test]
-    fn each_changed_byte_of_a_chunk_is_found() {
-        let value = Value::chunk(&identity(), 3, b"index").bytes;
-        assert_eq!(chunk_of(&identity(), 3, &value), Some(&b"index"[..]));
-        assert_eq!(chunk_of(&identity(), 4, &value), None);
-        for at in 0..value.len() {
-            let mut changed = value.clone();
-            changed[at] ^= 1;
-            assert_eq!(chunk_of(&identity(), 3, &changed), None, "byte {at}");
-            assert_eq!(chunk_of(&identity(), 3, &value[..at]), None, "{at} bytes");
-        }
-    }
-}
+mod tests;

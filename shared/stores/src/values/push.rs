@@ -1,19 +1,23 @@
 //! Pushes a pack to a key-value server.
 //!
 //! Values never change: their keys name the pack. So a push sends only what is missing, and several pushes of the same
-//! pack may run at the same time. The manifest is written last.
+//! pack may run at the same time. The manifest is written last. A push of a share leaves a mark, and the push that
+//! finds the marks of all shares writes the manifest. `numbers`: the samples that a push sends.
 
-use super::super::push::{PushError, PushOptions, PushProgress, PushSummary};
+mod numbers;
+
+use super::super::push::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share};
 use super::super::shown;
 use super::cassandra::{self, Cassandra};
-use super::layout::{Key, Manifest, Value};
+use super::layout::{Content, Key, Manifest, Value, Version};
 use super::redis::Redis;
 use super::server::ValueServer;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, verify_sample};
 use futures_util::future::try_join_all;
+use numbers::Numbers;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -24,8 +28,8 @@ const BATCH_SAMPLES: u64 = 16;
 const BATCH_BYTES: usize = 8 << 20;
 /// Threads, unless the options say otherwise: most of their time they wait for the server.
 const THREADS: usize = 4;
-/// Values that are removed at a time.
-const REMOVED_AT_ONCE: usize = 256;
+/// Values that are removed, or asked for, at a time.
+const ASKED_AT_ONCE: usize = 256;
 /// Longest time between two calls of `progress`.
 const TICK: Duration = Duration::from_millis(100);
 /// Times that a value is sent if it reads back differently.
@@ -59,46 +63,102 @@ struct Push<'p, S> {
     server: S,
     options: &'p PushOptions,
     manifest: Manifest,
+    numbers: Numbers,
 }
 
 impl<'p, S: ValueServer> Push<'p, S> {
     fn new(pack: &'p Pack, url: &'p str, options: &'p PushOptions) -> Result<Self, PushError> {
         let server = S::new(url).map_err(|reason| PushError::Place { url: shown(url), reason })?;
-        Ok(Self { pack, url, server, options, manifest: Manifest::of(pack) })
+        let manifest = Manifest::of(pack);
+        let numbers = Numbers::of(&options.part, manifest.samples);
+        Ok(Self { pack, url, server, options, manifest, numbers })
     }
 
     fn run(&self, progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>) -> Result<PushSummary, PushError> {
         let [there, pushed] = self.look()?;
-        let other = there.filter(|there| *there != self.manifest);
+        let other = there.filter(|there| !self.is_mine(there));
         if let Some(other) = other.as_ref().filter(|_| !self.options.force) {
             let (samples, identity) = (other.samples, other.identity().map(|identity| identity.to_string()));
             let what = format!("another pack with {samples} samples, identity {}", &identity.unwrap_or_default()[..12]);
             return Err(PushError::Exists { url: shown(self.url), what });
         }
         let evicts = self.wait(0, self.server.prepare())?;
-        // What a push of yet another pack has left.
-        let left = pushed.filter(|pushed| *pushed != self.manifest && Some(pushed) != other.as_ref());
-        let pushing = Value::manifest(Key::Pushing, &self.manifest);
-        self.wait(pushing.bytes.len(), self.server.set(&pushing))?;
-        self.remove(left.iter().flat_map(Manifest::keys))?;
-
-        let done = self.send_samples(progress)?;
-        let index = self.send_index()?;
-        let [finished, still] = self.look()?;
-        let is_mine = |manifest: &Manifest| *manifest == self.manifest;
-        if !still.as_ref().is_some_and(is_mine) && !finished.as_ref().is_some_and(is_mine) {
-            return Err(self.failed(S::WHY_NOT_KEPT.to_owned()));
+        match self.options.part {
+            PushPart::All | PushPart::Share(_) | PushPart::Begin => self.begin(pushed, other.as_ref())?,
+            PushPart::Samples(_) | PushPart::End => drop(self.look_again()?),
         }
+        let mut done = self.send_samples(progress)?;
+        let missing_shares = self.share().map_or(Ok(Vec::new()), |share| self.mark(share))?;
+        if missing_shares.is_empty() && !matches!(self.options.part, PushPart::Begin | PushPart::Samples(_)) {
+            done.add(&self.finish()?);
+        }
+        let Done { samples, sent, bytes, sent_bytes } = done;
+        Ok(PushSummary { samples, sent, bytes, sent_bytes, identity: self.pack.identity(), evicts, missing_shares })
+    }
+
+    /// Takes the name for this pack. `pushed` is what a push that has not ended was pushing, `other` what is there.
+    fn begin(&self, pushed: Option<Manifest>, other: Option<&Manifest>) -> Result<(), PushError> {
+        let (same, left): (Vec<_>, Vec<_>) = pushed.into_iter().partition(|pushed| self.is_mine(pushed));
+        let shares = same.first().map_or(0, |same| same.shares).max(self.share().map_or(0, |share| share.of.into()));
+        let pushing = Value::manifest(Key::Pushing, &self.manifest.in_shares(shares));
+        self.wait(pushing.bytes.len(), self.server.set(&pushing))?;
+        // What a push of yet another pack has left.
+        let is_yet_another = |left: &&Manifest| !other.is_some_and(|other| other.is_of(left));
+        self.remove(left.iter().filter(is_yet_another).flat_map(Manifest::keys))
+    }
+
+    fn is_mine(&self, manifest: &Manifest) -> bool {
+        manifest.is_of(&self.manifest)
+    }
+
+    fn share(&self) -> Option<Share> {
+        match self.options.part {
+            PushPart::Share(share) => Some(share),
+            _ => None,
+        }
+    }
+
+    /// Notes that all samples of a share are there. Returns the shares that are not there yet.
+    fn mark(&self, share: Share) -> Result<Vec<u32>, PushError> {
+        if self.look_again()?.is_some_and(|there| self.is_mine(&there)) {
+            return Ok(Vec::new());
+        }
+        let mark = |number| Value::share(&self.pack.identity(), Share { number, ..share });
+        self.wait(0, self.server.set(&mark(share.number)))?;
+        let mut missing = Vec::new();
+        let all: Vec<u32> = (0..share.of).collect();
+        for some in all.chunks(ASKED_AT_ONCE) {
+            let marks: Vec<Value> = some.iter().map(|number| mark(*number)).collect();
+            let found = self.wait(0, try_join_all(marks.iter().map(|mark| self.server.has(mark))))?;
+            missing.extend(some.iter().zip(found).filter(|(_, is_there)| !is_there).map(|(number, _)| *number));
+        }
+        // Another push may have ended meanwhile, and removed the marks.
+        let is_finished = !missing.is_empty() && self.look_again()?.is_some_and(|there| self.is_mine(&there));
+        Ok(if is_finished { Vec::new() } else { missing })
+    }
+
+    /// Sends the index, and makes the dataset one that can be opened. Removes what is not needed any more.
+    fn finish(&self) -> Result<Done, PushError> {
+        let index = self.send_index()?;
+        let there = self.look_again()?;
         self.set_manifest()?;
-        self.remove([Key::Pushing].into_iter().chain(other.iter().flat_map(Manifest::keys)))?;
-        Ok(PushSummary {
-            samples: done.samples,
-            sent: done.sent,
-            bytes: done.bytes + index.bytes,
-            sent_bytes: done.sent_bytes + index.sent_bytes,
-            identity: self.pack.identity(),
-            evicts,
-        })
+        let [_, pushed] = self.look()?;
+        let of_pushed = pushed.filter(|pushed| self.is_mine(pushed)).map_or(0, |pushed| pushed.shares);
+        let shares = of_pushed.max(self.share().map_or(0, |share| share.of.into()));
+        let version = Version::of(&self.pack.identity());
+        let marks = (0..shares).map(|number| Key::Content(version, Content::Share(number)));
+        let other = there.filter(|there| !self.is_mine(there));
+        self.remove([Key::Pushing].into_iter().chain(marks).chain(other.iter().flat_map(Manifest::keys)))?;
+        Ok(index)
+    }
+
+    /// Asks what is under the name. Fails if another pack was pushed to the name meanwhile.
+    fn look_again(&self) -> Result<Option<Manifest>, PushError> {
+        let [there, pushed] = self.look()?;
+        if [&there, &pushed].into_iter().flatten().any(|found| self.is_mine(found)) {
+            return Ok(there);
+        }
+        Err(self.failed(S::WHY_NOT_KEPT.to_owned()))
     }
 
     /// Asks what is under the name, and what is being pushed there.
@@ -136,7 +196,7 @@ impl<'p, S: ValueServer> Push<'p, S> {
     /// Removes values.
     fn remove(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), PushError> {
         loop {
-            let some: Vec<Key> = keys.by_ref().take(REMOVED_AT_ONCE).collect();
+            let some: Vec<Key> = keys.by_ref().take(ASKED_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
@@ -144,7 +204,7 @@ impl<'p, S: ValueServer> Push<'p, S> {
         }
     }
 
-    /// Sends all samples that are not there.
+    /// Sends the samples that are not there.
     fn send_samples(&self, progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>) -> Result<Done, PushError> {
         let threads = match self.options.threads {
             0 => THREADS,
@@ -172,7 +232,7 @@ impl<'p, S: ValueServer> Push<'p, S> {
                     Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 }
                 let Done { samples, bytes, sent, .. } = whole;
-                let samples_total = self.manifest.samples;
+                let samples_total = self.numbers.len();
                 if progress(PushProgress { samples, samples_total, bytes, sent }).is_break() {
                     break Err(PushError::Cancelled);
                 }
@@ -191,11 +251,11 @@ impl<'p, S: ValueServer> Push<'p, S> {
         let mut buffer = Vec::new();
         while !is_over.load(Ordering::Relaxed) {
             let first = next.fetch_add(BATCH_SAMPLES, Ordering::Relaxed);
-            let numbers = first..(first + BATCH_SAMPLES).min(self.manifest.samples);
-            if numbers.is_empty() {
+            let places = first..(first + BATCH_SAMPLES).min(self.numbers.len());
+            if places.is_empty() {
                 return;
             }
-            let outcome = self.send_numbers(numbers, &mut buffer, is_over, done);
+            let outcome = self.send_places(places, &mut buffer, is_over, done);
             if let Err(error) = outcome {
                 // The receiver has gone if another thread failed before.
                 let _ = done.send(Err(error));
@@ -204,15 +264,16 @@ impl<'p, S: ValueServer> Push<'p, S> {
         }
     }
 
-    fn send_numbers(
+    fn send_places(
         &self,
-        numbers: std::ops::Range<u64>,
+        places: Range<u64>,
         buffer: &mut Vec<u8>,
         is_over: &AtomicBool,
         done: &Sender<Result<Done, PushError>>,
     ) -> Result<(), PushError> {
-        let (mut wanted, mut bytes, end) = (Vec::new(), 0, numbers.end);
-        for number in numbers {
+        let (mut wanted, mut bytes, end) = (Vec::new(), 0, places.end);
+        for place in places {
+            let number = self.numbers.at(place);
             if let Some(broken) = verify_sample(self.pack, number).into_iter().next() {
                 return Err(PushError::Damaged(Box::new(broken)));
             }
@@ -223,7 +284,7 @@ impl<'p, S: ValueServer> Push<'p, S> {
             }
             bytes += value.bytes.len();
             wanted.push(value);
-            if bytes >= BATCH_BYTES || number + 1 == end {
+            if bytes >= BATCH_BYTES || place + 1 == end {
                 if is_over.load(Ordering::Relaxed) {
                     return Ok(());
                 }

@@ -6,6 +6,7 @@
 //! | `NAME:pushing` | the manifest of a push that has not ended |
 //! | `NAME:VERSION:index:N` | chunk `N` of the index |
 //! | `NAME:VERSION:N` | sample `N` |
+//! | `NAME:VERSION:share:N` | the mark of share `N` of a push that has not ended |
 //!
 //! `address`: URLs and passwords. `nodes`: one server or a cluster, and which node is asked. `slots`: which node has a
 //! key. `failure`: which failures may pass.
@@ -109,6 +110,7 @@ impl ValueServer for Redis {
             Key::Pushing => format!("{name}:pushing"),
             Key::Content(version, Content::Sample(number)) => format!("{name}:{version}:{number}"),
             Key::Content(version, Content::Index(number)) => format!("{name}:{version}:index:{number}"),
+            Key::Content(version, Content::Share(number)) => format!("{name}:{version}:share:{number}"),
         }
     }
 

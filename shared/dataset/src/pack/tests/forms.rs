@@ -25,7 +25,7 @@ const KEPT: PackFormat = PackFormat::of(StoredForm::Kept);
 const INDEXED: PackFormat = PackFormat::of(StoredForm::Indexed);
 const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
-fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
+pub(super) fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
     let pixels = synthetic::photo(width, height * 2, number);
     jpeg(&pixels[..(width * height * options.layout.channels()) as usize], width, height, options).unwrap()
 }

@@ -94,7 +94,7 @@ fn the_identity_follows_content_names_and_labels() {
 }
 
 /// A JPEG with bytes between two of its markers: it decodes with a warning.
-fn image_that_warns() -> Vec<u8> {
+pub(super) fn image_that_warns() -> Vec<u8> {
     let mut bytes = image(5);
     let scan = bytes.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
     bytes.splice(scan..scan, [0; 3]);

@@ -68,15 +68,17 @@ impl Statements {
 /// Returns the identifier of a value: a UUID of version 8 (RFC 9562, section 5.8).
 ///
 /// It consists of the first 60 bits of the pack's identity and, after the variant, of 62 bits: the number, with the
-/// highest bit set for a chunk of the index. The identity of the manifests is zero; the number of the manifest is 0,
-/// and that of a push that has not ended is 1.
+/// highest bit set for a chunk of the index, and the bit below it for the mark of a share. The identity of the
+/// manifests is zero; the number of the manifest is 0, and that of a push that has not ended is 1.
 pub fn id_of(key: Key) -> [u8; 16] {
     const INDEX: u64 = 1 << 61;
+    const SHARE: u64 = 1 << 60;
     let (identity, number) = match key {
         Key::Manifest => (0, 0),
         Key::Pushing => (0, 1),
         Key::Content(version, Content::Sample(number)) => (u64::from_be_bytes(version.0), number),
         Key::Content(version, Content::Index(number)) => (u64::from_be_bytes(version.0), INDEX | number),
+        Key::Content(version, Content::Share(number)) => (u64::from_be_bytes(version.0), SHARE | number),
     };
     let high = (identity >> 16 << 16) | 0x8000 | (identity >> 4 & 0x0fff);
     let low = (0b10 << 62) | number;
@@ -192,6 +194,7 @@ mod tests {
         };
         assert_eq!(text(Key::Content(VERSION, Content::Sample(7))), "01234567-89ab-8cde-8000-000000000007");
         assert_eq!(text(Key::Content(VERSION, Content::Index(7))), "01234567-89ab-8cde-a000-000000000007");
+        assert_eq!(text(Key::Content(VERSION, Content::Share(7))), "01234567-89ab-8cde-9000-000000000007");
         assert_eq!(text(Key::Manifest), "00000000-0000-8000-8000-000000000000");
         assert_eq!(text(Key::Pushing), "00000000-0000-8000-8000-000000000001");
     }
