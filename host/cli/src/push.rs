@@ -58,7 +58,7 @@ pub struct PushArgs {
     #[command(flatten)]
     storing: StoringArgs,
     /// Push only a share of a pack, such as 0/4 for the first of four, while other machines push the others. The
-    /// dataset can be opened when all shares are there
+    /// dataset can be opened when all shares are there [default: all of the pack]
     #[arg(long, value_name = "NUMBER/SHARES")]
     share: Option<Share>,
     /// Replace another dataset of that name
