@@ -27,7 +27,7 @@ use tokio::time::timeout;
 /// Threads that fetch, and the samples that each asks for at the same time, where other reads need a thread.
 const FETCH: (usize, usize) = (4, 16);
 /// Most samples in flight. Each one may need a connection of its own.
-const AT_ONCE_MAX: usize = 1024;
+const AT_ONCE_MAX: usize = 2048;
 /// Part of the files that this process may open which connections may take.
 const CONNECTIONS_SHARE: usize = 2;
 /// Bytes with at most this many others between them are asked for as one.

@@ -129,6 +129,37 @@ fn another_pack_takes_away_shares_and_marks() {
     assert_eq!((server.keys().len(), left(&server)), (SAMPLES as usize + 2, vec![]));
 }
 
+/// Marks stay if a push is killed, or is written to a name that is another pack's by now. The samples may be gone.
+#[test]
+fn marks_of_another_session_do_not_count() {
+    let photos = photos();
+    let Some(server) = RedisServer::start(photos.scratch(), &[]) else { return };
+    let (pack, url) = (photos.pack(), server.url("photos"));
+    let raw = photos.pack_as("raw.ddlp", PackFormat::of(StoredForm::Raw));
+    let copy = |from: &str, to: &str| assert!(server.say(&format!("COPY {from} {to} REPLACE")).ends_with('1'));
+    // Another pack has removed the samples of a share, but not its mark.
+    pushed_part(&pack, &url, share(0, 2)).unwrap();
+    let mark = left(&server).into_iter().find(|key| key.contains(":share:")).unwrap();
+    copy(&mark, "kept");
+    pushed_part(&raw, &url, share(0, 2)).unwrap();
+    copy("kept", &mark);
+    assert_eq!(pushed_part(&pack, &url, share(1, 2)).unwrap().missing_shares, [0]);
+    // A push was killed after it had ended but for the marks, and another pack took the dataset's place.
+    let there: Vec<String> = left(&server).into_iter().filter(|key| *key != mark).collect();
+    there.iter().for_each(|key| copy(key, &format!("kept:{key}")));
+    assert!(pushed_part(&pack, &url, share(0, 2)).unwrap().missing_shares.is_empty());
+    there.iter().for_each(|key| copy(&format!("kept:{key}"), key));
+    let forced = |pack: &Path, part| {
+        let options = PushOptions { force: true, part, ..PushOptions::default() };
+        push(&Pack::open(pack).unwrap(), &url, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    forced(&raw, PushPart::All);
+    assert_eq!(left(&server).len(), there.len(), "the copies alone");
+    there.iter().filter(|key| key.contains(":share:")).for_each(|key| copy(&format!("kept:{key}"), key));
+    assert_eq!(forced(&pack, share(0, 2)).missing_shares, [1]);
+    assert_eq!(digest(&url, &[]), digest(raw.to_str().unwrap(), &[]), "the dataset that is there stays");
+}
+
 #[test]
 fn parts_of_any_samples_become_a_dataset_at_the_end() {
     let photos = photos();

@@ -25,8 +25,11 @@ impl Pack {
         for first in samples.clone().step_by(SAMPLES_AT_ONCE as usize) {
             let end = samples.end.min(first + SAMPLES_AT_ONCE);
             bytes.resize((end - first) as usize * RECORD_BYTES, 0);
-            let unread = |error| self.bad_record(first, RecordProblem::Unreadable(error));
-            self.index.file.read(self.index.record_extent(first).start, &mut bytes).map_err(unread)?;
+            if self.index.file.read(self.index.record_extent(first).start, &mut bytes).is_err() {
+                // One of them may lie where the disk cannot read.
+                (first..end).try_for_each(|index| take(index, self.record(index)))?;
+                continue;
+            }
             for (index, record) in (first..end).zip(bytes.as_chunks().0) {
                 let record = IndexRecord::parse(record, self.layout());
                 // A damaged one may have been damaged on its way.
@@ -60,7 +63,9 @@ impl Pack {
             };
             if read.find(record).is_none() {
                 let ahead = records[number..].iter().flatten();
-                self.read_names(ahead, &mut read).map_err(|error| self.unread_name(index, error))?;
+                if self.read_names(ahead, &mut read).is_err() {
+                    read.bytes.clear();
+                }
             }
             let name = read.find(record).filter(|name| crc32c::crc32c(name) == record.name_crc32c);
             names.push(match name {

@@ -30,7 +30,28 @@ pub fn unusable(variable: &str, file: &OsString, error: &dyn std::error::Error) 
     format!("{variable} names {}, which cannot be used as a PEM file: {error}", file.display())
 }
 
-/// The server ends a connection because of certificates.
+/// Returns whether a server ends a connection because the two do not agree. Any other alert may pass: a server that
+/// shuts down sends some, too.
+pub fn is_refusal(problem: &rustls::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    let rustls::Error::AlertReceived(alert) = problem else { return false };
+    matches!(
+        alert,
+        Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::CertificateRequired
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::ProtocolVersion
+            | Alert::InsufficientSecurity
+    )
+}
+
+/// The server ends a connection because the two do not agree ([`is_refusal`]).
 pub fn refused(problem: &rustls::Error) -> Failure {
     let help = match file_of(CERTIFICATE) {
         Some(_) => format!(
@@ -42,4 +63,23 @@ pub fn refused(problem: &rustls::Error) -> Failure {
         ),
     };
     Failure::lasting(format!("the server ends the TLS connection ({problem}): {help}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::AlertDescription as Alert;
+
+    #[test]
+    fn a_server_that_shuts_down_has_not_refused_the_certificate() {
+        for (alert, is_refused) in [
+            (Alert::CertificateRequired, true),
+            (Alert::HandshakeFailure, true),
+            (Alert::InternalError, false),
+            (Alert::UserCanceled, false),
+            (Alert::CloseNotify, false),
+        ] {
+            assert_eq!(is_refusal(&rustls::Error::AlertReceived(alert)), is_refused, "{alert:?}");
+        }
+    }
 }

@@ -86,6 +86,10 @@ pub struct Manifest {
     /// Of a push that has not ended: most shares in which the pack is pushed, and so may have marks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shares: u64,
+    /// Of a push that has not ended: a number that is drawn when the name is taken for the pack. Whoever takes it after
+    /// another pack draws a new one, since values may have been removed in between.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub session: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -104,17 +108,18 @@ impl Manifest {
             index_bytes: layout.data_offset,
             pack_bytes: layout.file_bytes,
             shares: 0,
+            session: 0,
         }
     }
 
     /// Returns whether both describe the same pack.
     pub fn is_of(&self, other: &Self) -> bool {
-        self.in_shares(0) == other.in_shares(0)
+        self.pushing(0, 0) == other.pushing(0, 0)
     }
 
-    /// Returns this for a push in shares.
-    pub fn in_shares(&self, shares: u64) -> Self {
-        Self { shares, ..self.clone() }
+    /// Returns this for a push that has not ended.
+    pub fn pushing(&self, shares: u64, session: u64) -> Self {
+        Self { shares, session, ..self.clone() }
     }
 
     /// Parses the value that messages call `key`. The error says what to do.
@@ -153,12 +158,21 @@ impl Manifest {
         Some(Identity::from_bytes(bytes))
     }
 
-    /// Returns the keys of all samples, chunks of the index and marks.
+    /// Returns the keys of all marks, samples and chunks of the index, in this order: a mark says that samples are
+    /// there.
     pub fn keys(&self) -> impl Iterator<Item = Key> + use<> {
-        let version = self.identity().map(|identity| Version::of(&identity));
         let contents = (0..self.samples).map(Content::Sample).chain((0..self.chunks()).map(Content::Index));
-        let contents = contents.chain((0..self.shares).map(Content::Share));
-        version.into_iter().flat_map(move |version| contents.clone().map(move |content| Key::Content(version, content)))
+        self.marks().chain(self.keys_of(contents))
+    }
+
+    /// Returns the keys of all marks.
+    pub fn marks(&self) -> impl Iterator<Item = Key> + use<> {
+        self.keys_of((0..self.shares).map(Content::Share))
+    }
+
+    fn keys_of<C: Iterator<Item = Content>>(&self, contents: C) -> impl Iterator<Item = Key> + use<C> {
+        let version = self.identity().map(|identity| Version::of(&identity));
+        contents.filter_map(move |content| Some(Key::Content(version?, content)))
     }
 
     /// Returns the number of chunks of the index.
@@ -304,13 +318,13 @@ impl Value {
         Self { key, bytes, head_bytes: HEAD_BYTES as usize, sample: None }
     }
 
-    /// Returns the mark of a share: its head says of how many shares.
-    pub fn share(identity: &Identity, share: Share) -> Self {
-        let number = share.number.into();
-        let mut head = DiskHead::new(identity, (2, number), &[]);
+    /// Returns the mark of a share: its head says of how many shares, and its content in which session it was pushed.
+    pub fn share(identity: &Identity, share: Share, session: u64) -> Self {
+        let (number, content) = (share.number.into(), session.to_le_bytes());
+        let mut head = DiskHead::new(identity, (2, number), &content);
         head.label = share.of.into();
         let key = Key::Content(Version::of(identity), Content::Share(number));
-        Self { key, bytes: head.before(&[]), head_bytes: HEAD_BYTES as usize, sample: None }
+        Self { key, bytes: head.before(&content), head_bytes: HEAD_BYTES as usize, sample: None }
     }
 
     /// Returns head and content.

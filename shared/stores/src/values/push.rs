@@ -2,20 +2,22 @@
 //!
 //! Values never change: their keys name the pack. So a push sends only what is missing, and several pushes of the same
 //! pack may run at the same time. The manifest is written last. A push of a share leaves a mark, and the push that
-//! finds the marks of all shares writes the manifest. `numbers`: the samples that a push sends.
+//! finds the marks of all shares writes the manifest. Marks of another session do not count: another pack had the name
+//! in between, and its push has removed values. `numbers`: the samples that a push sends.
 
 mod numbers;
 
 use super::super::push::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share};
 use super::super::shown;
 use super::cassandra::{self, Cassandra};
-use super::layout::{Content, Key, Manifest, Value, Version};
+use super::layout::{Key, Manifest, Value};
 use super::redis::Redis;
 use super::server::ValueServer;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, verify_sample};
 use futures_util::future::try_join_all;
 use numbers::Numbers;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,12 +85,15 @@ impl<'p, S: ValueServer> Push<'p, S> {
             return Err(PushError::Exists { url: shown(self.url), what });
         }
         let evicts = self.wait(0, self.server.prepare())?;
-        match self.options.part {
-            PushPart::All | PushPart::Share(_) | PushPart::Begin => self.begin(pushed, other.as_ref())?,
-            PushPart::Samples(_) | PushPart::End => drop(self.look_again()?),
-        }
-        let mut done = self.send_samples(progress)?;
-        let missing_shares = self.share().map_or(Ok(Vec::new()), |share| self.mark(share))?;
+        let (mut done, missing_shares) = match self.options.part {
+            PushPart::All | PushPart::Share(_) | PushPart::Begin => {
+                self.take_and_send(pushed, other.as_ref(), progress)?
+            }
+            PushPart::Samples(_) | PushPart::End => {
+                self.look_again()?;
+                (self.send_samples(progress)?, Vec::new())
+            }
+        };
         if missing_shares.is_empty() && !matches!(self.options.part, PushPart::Begin | PushPart::Samples(_)) {
             done.add(&self.finish()?);
         }
@@ -96,15 +101,60 @@ impl<'p, S: ValueServer> Push<'p, S> {
         Ok(PushSummary { samples, sent, bytes, sent_bytes, identity: self.pack.identity(), evicts, missing_shares })
     }
 
-    /// Takes the name for this pack. `pushed` is what a push that has not ended was pushing, `other` what is there.
-    fn begin(&self, pushed: Option<Manifest>, other: Option<&Manifest>) -> Result<(), PushError> {
+    /// Takes the name for this pack, and sends the samples. `pushed` is what a push that has not ended was pushing,
+    /// `other` what is there. Returns the shares that are not there yet.
+    fn take_and_send(
+        &self,
+        mut pushed: Option<Manifest>,
+        other: Option<&Manifest>,
+        progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>,
+    ) -> Result<(Done, Vec<u32>), PushError> {
+        loop {
+            let session = self.begin(pushed, other)?;
+            let done = self.send_samples(progress)?;
+            match self.session()? {
+                None => return Ok((done, Vec::new())),
+                Some(now) if now == session => {
+                    let missing = self.share().map_or(Ok(Vec::new()), |share| self.mark(share, session))?;
+                    return Ok((done, missing));
+                }
+                // The name was taken for another pack and then for this one again: samples may have been removed.
+                Some(_) => [_, pushed] = self.look()?,
+            }
+        }
+    }
+
+    /// Takes the name for this pack. Returns the session.
+    fn begin(&self, pushed: Option<Manifest>, other: Option<&Manifest>) -> Result<u64, PushError> {
         let (same, left): (Vec<_>, Vec<_>) = pushed.into_iter().partition(|pushed| self.is_mine(pushed));
         let shares = same.first().map_or(0, |same| same.shares).max(self.share().map_or(0, |share| share.of.into()));
-        let pushing = Value::manifest(Key::Pushing, &self.manifest.in_shares(shares));
-        self.wait(pushing.bytes.len(), self.server.set(&pushing))?;
-        // What a push of yet another pack has left.
-        let is_yet_another = |left: &&Manifest| !other.is_some_and(|other| other.is_of(left));
-        self.remove(left.iter().filter(is_yet_another).flat_map(Manifest::keys))
+        let session = same.first().map_or_else(drawn, |same| same.session);
+        let pushing = self.manifest.pushing(shares, session);
+        if same.first() != Some(&pushing) {
+            let value = Value::manifest(Key::Pushing, &pushing);
+            self.wait(value.bytes.len(), self.server.set(&value))?;
+        }
+        // Another machine may have drawn a number at the same moment.
+        let session = self.session()?.unwrap_or_default();
+        for left in left {
+            // What is there is served until this pack is. Its marks have served their purpose.
+            match other.is_some_and(|other| other.is_of(&left)) {
+                true => self.remove(left.marks())?,
+                false => self.remove(left.keys())?,
+            }
+        }
+        Ok(session)
+    }
+
+    /// Returns the session in which this pack is being pushed; `None` if it is there. Fails if another pack was pushed
+    /// to the name meanwhile.
+    fn session(&self) -> Result<Option<u64>, PushError> {
+        let [there, pushed] = self.look()?.map(|found| found.filter(|found| self.is_mine(found)));
+        match (there, pushed) {
+            (Some(_), _) => Ok(None),
+            (None, Some(pushed)) => Ok(Some(pushed.session)),
+            (None, None) => Err(self.failed(S::WHY_NOT_KEPT.to_owned())),
+        }
     }
 
     fn is_mine(&self, manifest: &Manifest) -> bool {
@@ -119,11 +169,8 @@ impl<'p, S: ValueServer> Push<'p, S> {
     }
 
     /// Notes that all samples of a share are there. Returns the shares that are not there yet.
-    fn mark(&self, share: Share) -> Result<Vec<u32>, PushError> {
-        if self.look_again()?.is_some_and(|there| self.is_mine(&there)) {
-            return Ok(Vec::new());
-        }
-        let mark = |number| Value::share(&self.pack.identity(), Share { number, ..share });
+    fn mark(&self, share: Share, session: u64) -> Result<Vec<u32>, PushError> {
+        let mark = |number| Value::share(&self.pack.identity(), Share { number, ..share }, session);
         self.wait(0, self.server.set(&mark(share.number)))?;
         let mut missing = Vec::new();
         let all: Vec<u32> = (0..share.of).collect();
@@ -133,7 +180,7 @@ impl<'p, S: ValueServer> Push<'p, S> {
             missing.extend(some.iter().zip(found).filter(|(_, is_there)| !is_there).map(|(number, _)| *number));
         }
         // Another push may have ended meanwhile, and removed the marks.
-        let is_finished = !missing.is_empty() && self.look_again()?.is_some_and(|there| self.is_mine(&there));
+        let is_finished = !missing.is_empty() && self.session()?.is_none();
         Ok(if is_finished { Vec::new() } else { missing })
     }
 
@@ -141,12 +188,13 @@ impl<'p, S: ValueServer> Push<'p, S> {
     fn finish(&self) -> Result<Done, PushError> {
         let index = self.send_index()?;
         let there = self.look_again()?;
-        self.set_manifest()?;
+        if !there.as_ref().is_some_and(|there| self.is_mine(there)) {
+            self.set_manifest()?;
+        }
         let [_, pushed] = self.look()?;
         let of_pushed = pushed.filter(|pushed| self.is_mine(pushed)).map_or(0, |pushed| pushed.shares);
         let shares = of_pushed.max(self.share().map_or(0, |share| share.of.into()));
-        let version = Version::of(&self.pack.identity());
-        let marks = (0..shares).map(|number| Key::Content(version, Content::Share(number)));
+        let marks = self.manifest.pushing(shares, 0).marks();
         let other = there.filter(|there| !self.is_mine(there));
         self.remove([Key::Pushing].into_iter().chain(marks).chain(other.iter().flat_map(Manifest::keys)))?;
         Ok(index)
@@ -187,19 +235,26 @@ impl<'p, S: ValueServer> Push<'p, S> {
             self.server.set(&value).await?;
             self.server.get(value.key, 0).await
         })?;
-        if found.as_ref() == Some(&value.bytes) {
+        if found.as_ref() != Some(&value.bytes) {
+            let what = "what the dataset is was written, but does not read back";
+            return Err(self.failed(format!("{what}: {}", S::WHY_NOT_KEPT)));
+        }
+        // Between the last look and the writing, another pack may have been pushed whole, and the values removed.
+        if self.wait(0, self.server.has(&self.index_chunk(0)?))? {
             return Ok(());
         }
-        Err(self.failed(format!("what the dataset is was written, but does not read back: {}", S::WHY_NOT_KEPT)))
+        self.wait(0, self.server.remove(Key::Manifest))?;
+        Err(self.failed(S::WHY_NOT_KEPT.to_owned()))
     }
 
-    /// Removes values.
+    /// Removes values, as long as the name is this pack's.
     fn remove(&self, mut keys: impl Iterator<Item = Key>) -> Result<(), PushError> {
         loop {
             let some: Vec<Key> = keys.by_ref().take(ASKED_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
+            self.look_again()?;
             self.wait(0, try_join_all(some.into_iter().map(|key| self.server.remove(key))))?;
         }
     }
@@ -299,13 +354,17 @@ impl<'p, S: ValueServer> Push<'p, S> {
     fn send_index(&self) -> Result<Done, PushError> {
         let mut whole = Done::default();
         for number in 0..self.manifest.chunks() {
-            let range = self.manifest.chunk(number);
-            let mut bytes = vec![0; (range.end - range.start) as usize];
-            let read = self.pack.read_bytes(range.start, &mut bytes);
-            read.map_err(|error| self.failed(format!("the pack's index cannot be read: {error}")))?;
-            whole.add(&self.bring(&[Value::chunk(&self.pack.identity(), number, &bytes)])?);
+            whole.add(&self.bring(&[self.index_chunk(number)?])?);
         }
         Ok(whole)
+    }
+
+    fn index_chunk(&self, number: u64) -> Result<Value, PushError> {
+        let range = self.manifest.chunk(number);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let read = self.pack.read_bytes(range.start, &mut bytes);
+        read.map_err(|error| self.failed(format!("the pack's index cannot be read: {error}")))?;
+        Ok(Value::chunk(&self.pack.identity(), number, &bytes))
     }
 
     /// Sends the values that are not there.
@@ -346,6 +405,11 @@ impl<'p, S: ValueServer> Push<'p, S> {
         let differs = |(value, found): &(&Value, Option<Vec<u8>>)| found.as_ref() != Some(&value.bytes);
         Ok(wanted.iter().zip(found).filter(differs).map(|(value, _)| value).collect())
     }
+}
+
+/// Draws the number of a session.
+fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish().max(1)
 }
 
 impl Done {

@@ -1,7 +1,7 @@
 //! Failures of requests to a cluster: which may pass, and what they say.
 
 use super::super::super::server_path::Failure;
-use super::super::client_certificate::refused;
+use super::super::client_certificate::{is_refusal, refused};
 use super::address::{ClusterAddress, PASSWORD};
 use std::io;
 
@@ -59,7 +59,7 @@ pub fn judge_io(error: &io::Error, is_tls: bool) -> Failure {
         Some(problem @ rustls::Error::InvalidCertificate(_)) => Failure::lasting(format!(
             "{problem}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
         )),
-        Some(problem @ rustls::Error::AlertReceived(_)) => refused(problem),
+        Some(problem) if is_refusal(problem) => refused(problem),
         Some(rustls::Error::InvalidMessage(_)) => {
             Failure::lasting("the server does not speak TLS at this port: begin the URL with cql://".to_owned())
         }

@@ -7,7 +7,16 @@ fn identity() -> Identity {
 fn manifest() -> Manifest {
     let identity = identity().to_string();
     let (samples, index_bytes, pack_bytes) = (9, CHUNK_BYTES + 4096, CHUNK_BYTES + 8192);
-    Manifest { format: FORMAT.into(), version: VERSION, identity, samples, index_bytes, pack_bytes, shares: 0 }
+    Manifest {
+        format: FORMAT.into(),
+        version: VERSION,
+        identity,
+        samples,
+        index_bytes,
+        pack_bytes,
+        shares: 0,
+        session: 0,
+    }
 }
 
 #[test]
@@ -18,16 +27,19 @@ fn keys_are_those_of_all_samples_and_chunks() {
     assert_eq!(keys.len(), 9 + 2);
     assert_eq!(keys[8], Key::Content(version, Content::Sample(8)));
     assert_eq!(keys[10], Key::Content(version, Content::Index(1)));
-    let in_shares = manifest().in_shares(2);
-    assert_eq!(in_shares.keys().nth(12), Some(Key::Content(version, Content::Share(1))));
-    assert!(in_shares.is_of(&manifest()) && in_shares != manifest());
+    let pushing = manifest().pushing(2, 5);
+    // Marks go first.
+    assert_eq!(pushing.keys().nth(1), Some(Key::Content(version, Content::Share(1))));
+    assert!(pushing.keys().skip(2).eq(keys) && pushing.marks().count() == 2);
+    assert!(pushing.is_of(&manifest()) && pushing != manifest());
 }
 
 #[test]
-fn a_mark_is_that_of_its_share_among_as_many() {
-    let mark = |number, of| Value::share(&identity(), Share { number, of });
-    assert_eq!(mark(1, 4).bytes.len() as u64, HEAD_BYTES);
+fn a_mark_is_that_of_its_share_among_as_many_in_one_session() {
+    let mark = |number, of| Value::share(&identity(), Share { number, of }, 5);
     assert_eq!((mark(1, 4).key, mark(1, 4).bytes), (mark(1, 4).key, mark(1, 4).bytes));
+    let other = Value::share(&identity(), Share { number: 1, of: 4 }, 6);
+    assert!(other.key == mark(1, 4).key && other.parts().0 != mark(1, 4).parts().0);
     assert_eq!(mark(1, 4).key, mark(1, 8).key);
     assert_ne!(mark(1, 4).bytes, mark(1, 8).bytes);
     assert_ne!(mark(1, 4).key, mark(2, 4).key);

@@ -1,7 +1,7 @@
 //! Failures of requests to a key-value server: which may pass, and what they say.
 
 use super::super::super::server_path::Failure;
-use super::super::client_certificate::refused;
+use super::super::client_certificate::{is_refusal, refused};
 use super::address::{PASSWORD, ServerAddress};
 use redis::{ErrorKind, RedisError};
 use std::error::Error;
@@ -17,7 +17,7 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
                 "{problem}; SSL_CERT_FILE names a file with the certificates to trust, if the server has one of its own"
             ));
         }
-        Some(problem @ rustls::Error::AlertReceived(_)) => return refused(problem),
+        Some(problem) if is_refusal(problem) => return refused(problem),
         _ => {}
     }
     let (code, said) = answer_of(error);
