@@ -7,8 +7,8 @@ use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Most bytes of memory of samples that are in flight or wait for a worker. It holds if the dataset knows the lengths of
-/// samples; otherwise samples are expected to take as much as others before them.
+/// Most bytes of memory of samples that are in flight or wait for a worker. It holds if the dataset knows the samples'
+/// lengths; otherwise samples are expected to take as much as others before them.
 const BYTES_MAX: u64 = 128 << 20;
 /// Expected bytes of the first samples of unknown length. Later ones are expected to be as large as the average.
 const FIRST_BYTES: u64 = 128 << 10;
