@@ -2,9 +2,10 @@
 //! particular. How many: as the loader decides for its own threads ([`Depth`]), and as many as their bytes allow.
 //!
 //! A request that fails in a way that may pass is made again below, by the dataset. If the store refuses a sample for
-//! good, its job gets no more samples. If nothing at all has been answered for [`SILENCE_MAX`], no job does that lacks
-//! some. The workers then report the samples as unavailable: the host prepares those batches itself, and asks again
-//! later. Whatever else is wrong with a sample, the worker finds out that prepares it.
+//! good, its job gets no more samples. If nothing at all has been answered for [`SILENCE_MAX`], no job gets more, even
+//! if only a worker waits for a large sample. The workers then report the samples as unavailable: the host prepares
+//! those batches itself, and asks again later. Whatever else is wrong with a sample, the worker finds out that prepares
+//! it.
 
 use super::Shared;
 use super::kit::log_unavailable;
@@ -17,13 +18,14 @@ use ddlp_dataset::{Dataset, FetchedSample, ReadError, SampleToFetch, Unavailable
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// Longest time without an answer from the store. Less than a host waits for a batch by default (30 s): it then learns
-/// why there is none, and does not lose the drive.
+/// Longest time without an answer from the store, unless the bytes of a waiting read may take longer. Less than a host
+/// waits for a batch by default (30 s): it then learns why there is none, and does not lose the drive.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Time between two looks at the silence of the store.
 const LOOK: Duration = Duration::from_millis(500);
@@ -50,7 +52,8 @@ fn run(runtime: &Runtime, shared: &Shared, most: usize) {
                     }
                 }
                 () = shared.queue.asked.notified() => stage.abort_unwanted(),
-                () = sleep(LOOK), if !stage.flying.is_empty() => stage.look(),
+                // Workers may wait for the store while nothing is in flight.
+                () = sleep(LOOK), if shared.queue.has_jobs() => stage.look(),
             }
         }
     });
@@ -63,14 +66,36 @@ struct Stage<'s> {
     pushed_back: u64,
     begun: Instant,
     flying: JoinSet<Came>,
+    /// Bytes of memory that are reserved for what is in flight.
+    reserved: Arc<AtomicU64>,
     /// What was asked for of each job.
     jobs: BTreeMap<JobId, Vec<AbortHandle>>,
     /// The fetcher of the last program.
     fetcher: Option<(Arc<LoadedProgram>, SampleFetcher)>,
 }
 
+/// Bytes of memory that are reserved for a sample until the sample has come, or is given up.
+struct Reservation {
+    bytes: u64,
+    reserved: Arc<AtomicU64>,
+}
+
+impl Reservation {
+    fn new(bytes: u64, reserved: Arc<AtomicU64>) -> Self {
+        reserved.fetch_add(bytes, Ordering::Relaxed);
+        Self { bytes, reserved }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A sample that has come, or has failed.
 struct Came {
+    _reservation: Reservation,
     id: JobId,
     position: usize,
     since: Instant,
@@ -80,13 +105,16 @@ struct Came {
 
 impl<'s> Stage<'s> {
     fn new(shared: &'s Shared, most: usize) -> Self {
-        let (flying, jobs) = (JoinSet::new(), BTreeMap::new());
-        Self { shared, depth: Depth::auto(most), pushed_back: 0, begun: Instant::now(), flying, jobs, fetcher: None }
+        let (depth, begun, flying) = (Depth::auto(most), Instant::now(), JoinSet::new());
+        let (reserved, jobs) = Default::default();
+        Self { shared, depth, pushed_back: 0, begun, flying, reserved, jobs, fetcher: None }
     }
 
     fn next_asks(&self, asks: &mut Vec<Ask>) -> Option<bool> {
         let room = self.depth.limit().saturating_sub(self.flying.len());
-        self.shared.queue.asks(room, self.flying.len(), asks)
+        let dataset = &*self.shared.dataset;
+        let bytes_of = |sample_id| FetchedSample::memory_needed(dataset, stored_at(dataset, sample_id));
+        self.shared.queue.asks(room, self.reserved.load(Ordering::Relaxed), bytes_of, asks)
     }
 
     fn ask(&mut self, ask: Ask) {
@@ -94,7 +122,8 @@ impl<'s> Stage<'s> {
         let make = || (ask.program.clone(), SampleFetcher::new(&ask.program.program));
         let fetcher = self.fetcher.get_or_insert_with(make).1.another();
         let id = ask.id;
-        let abort = self.flying.spawn(fetch(fetcher, self.shared.dataset.clone(), ask));
+        let reservation = Reservation::new(ask.bytes, self.reserved.clone());
+        let abort = self.flying.spawn(fetch(fetcher, self.shared.dataset.clone(), ask, reservation));
         self.jobs.entry(id).or_default().push(abort);
     }
 
@@ -141,14 +170,14 @@ impl<'s> Stage<'s> {
     }
 }
 
-async fn fetch(mut fetcher: SampleFetcher, dataset: Arc<dyn Dataset>, ask: Ask) -> Came {
+async fn fetch(mut fetcher: SampleFetcher, dataset: Arc<dyn Dataset>, ask: Ask, reservation: Reservation) -> Came {
     let (index, draw) = (stored_at(&*dataset, ask.sample_id), ask.context.draw(ask.sample_id));
     let fetched = FetchedSample::default();
     let (since, mut samples) =
         (Instant::now(), [SampleToFetch { index, draw, fidelity: ask.context.fidelity, fetched }]);
     let outcome = fetcher.start_fetch(&*dataset, &mut samples).await;
     let [SampleToFetch { fetched, .. }] = samples;
-    Came { id: ask.id, position: ask.position, since, fetched, outcome }
+    Came { _reservation: reservation, id: ask.id, position: ask.position, since, fetched, outcome }
 }
 
 /// Returns whether a sample cannot be read because of the way to it, so that a worker would fail in the same way.

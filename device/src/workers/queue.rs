@@ -249,13 +249,15 @@ impl JobQueue {
         self.changed.notify_all();
     }
 
-    /// Takes a job off the queue because its slot cannot be leased. No other worker has samples of the job.
+    /// Takes a job off the queue because its slot cannot be leased. No other worker has samples of the job. Those that
+    /// wait take no more memory, so that others can be fetched.
     pub fn remove(&self, task: WorkerTask<'_>) {
         let WorkerTask { hold, .. } = task;
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
         let mut entry = state.entries.remove(at).expect("position was just found");
         hold.end(&mut entry);
+        self.asked.notify_one();
     }
 
     /// Waits for `time`, or until the job is cancelled or the pool stops.
@@ -324,11 +326,14 @@ impl JobQueue {
         is_wanted
     }
 
-    /// Marks a job as cancelled. Returns whether this released it at once.
+    /// Marks a job as cancelled, and drops the samples that were fetched for it. Returns whether this released the job
+    /// at once.
     pub fn cancel(&self, id: JobId) -> bool {
-        let state = self.state();
+        let mut state = self.state();
         let Some(at) = state.position(id) else { return false };
-        state.entries[at].work.cancelled.store(true, Ordering::Relaxed);
+        let entry = &mut state.entries[at];
+        entry.work.cancelled.store(true, Ordering::Relaxed);
+        entry.supply.discard();
         let released = Self::release_if_idle(state, at).is_some();
         self.ended.notify_all();
         self.asked.notify_one();

@@ -6,6 +6,7 @@ use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Ahead, Header, Identity, Location, ReadError};
 use ddlp_pixels::{Fidelity, Shape};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -74,7 +75,12 @@ impl Dataset for Grey {
 
 /// Makes a job of four samples from `first` on, with rows of this shape.
 pub fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> Job {
-    let layout = SlotLayout::new(4, shape).unwrap();
+    job_of(number, first..first + 4, program, shape)
+}
+
+/// Makes a job of these samples, with rows of this shape.
+pub fn job_of(number: u64, sample_ids: Range<u64>, program: &Arc<LoadedProgram>, shape: Shape) -> Job {
+    let layout = SlotLayout::new((sample_ids.end - sample_ids.start) as usize, shape).unwrap();
     let request = BatchRequest {
         program: 7,
         seed: 1,
@@ -83,8 +89,8 @@ pub fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) 
         batch: number as u32,
         slot: number as u32 % 2,
         generation: 4,
-        id_limit: 20,
-        sample_ids: (first..first + 4).collect(),
+        id_limit: 100,
+        sample_ids: sample_ids.collect(),
     };
     Job { id: JobId(number), program: program.clone(), host: crate::test_support::host(1), request, layout }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 /// Memory up to which an image counts as small and takes no turn.
-const SMALL_BYTES: u64 = 4 << 20;
+pub const SMALL_BYTES: u64 = 4 << 20;
 /// Memory of large images at the same time. An image that needs more is decoded alone.
 const AT_ONCE_BYTES: u64 = 32 << 20;
 

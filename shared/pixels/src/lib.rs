@@ -91,7 +91,8 @@ pub use indexing::{IndexedJpeg, IndexedRows, NotIndexed, checkpoint_bytes_max, r
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
 pub use large::{
-    HeldTurns, Turn as LargeTurn, hold_turns as hold_large_turns, is_large, map_large_blocks, turn as large_turn,
+    HeldTurns, SMALL_BYTES, Turn as LargeTurn, hold_turns as hold_large_turns, is_large, map_large_blocks,
+    turn as large_turn,
 };
 pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};

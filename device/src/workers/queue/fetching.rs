@@ -7,9 +7,10 @@ use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Most bytes of samples that are in flight or wait for a worker. One sample may have more.
+/// Most bytes of memory of samples that are in flight or wait for a worker. It holds if the dataset knows the samples'
+/// lengths; otherwise samples are expected to take as much as others before them.
 const BYTES_MAX: u64 = 128 << 20;
-/// Expected bytes of the first samples. Later ones are expected to be as large as the average.
+/// Expected bytes of the first samples of unknown length. Later ones are expected to be as large as the average.
 const FIRST_BYTES: u64 = 128 << 10;
 /// Number of samples over which the average goes.
 const AVERAGED: u64 = 16;
@@ -39,6 +40,8 @@ pub struct Ask {
     pub context: EpochContext,
     /// The program that the job runs.
     pub program: Arc<LoadedProgram>,
+    /// Bytes of memory to reserve for it.
+    pub bytes: u64,
 }
 
 impl QueueState {
@@ -53,38 +56,48 @@ impl QueueState {
 }
 
 impl JobQueue {
-    /// Puts samples to ask for into `asks`, in the order of the jobs, while `in_flight` others are in flight: as many
-    /// as their bytes allow, and at most `most`. Returns whether there are more than `most`; `None` when the pool
-    /// stops.
-    pub fn asks(&self, most: usize, in_flight: usize, asks: &mut Vec<Ask>) -> Option<bool> {
+    /// Puts samples to ask for into `asks`, in the order of the jobs, while `reserved` bytes are reserved for others in
+    /// flight: as many as their bytes allow, and at most `most`. `bytes_of` returns the bytes of memory that the sample
+    /// with an id takes, if they are known, and does not wait. Returns whether there are more than `most`; `None` when
+    /// the pool stops.
+    pub fn asks(
+        &self,
+        most: usize,
+        reserved: u64,
+        bytes_of: impl Fn(u64) -> Option<u64>,
+        asks: &mut Vec<Ask>,
+    ) -> Option<bool> {
         let mut state = self.state();
         if self.is_stopping() {
             return None;
         }
-        let (waiting, average) = (state.waiting_bytes(), state.bytes.average);
-        let fits = |flying: usize| {
-            let bytes = waiting + average.saturating_mul(flying as u64);
-            bytes == 0 || bytes + average <= BYTES_MAX
-        };
+        let (mut taken, average) = (reserved + state.waiting_bytes(), state.bytes.average);
         let (first, mut is_full) = (asks.len(), false);
         for entry in state.entries.iter_mut().filter(|entry| !entry.work.is_cancelled() && !entry.work.is_unread()) {
             let Some(supply) = entry.supply.fetched() else { continue };
-            while supply.has_unasked() {
-                let asked = asks.len() - first;
-                is_full = !fits(in_flight + asked);
-                if asked == most || is_full {
+            let (id, request) = (entry.work.job.id, &entry.work.job.request);
+            let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
+            while let Some(position) = supply.unasked() {
+                let sample_id = request.sample_ids[position];
+                let bytes = bytes_of(sample_id).unwrap_or(average);
+                // One sample is always asked for, whatever it takes.
+                is_full = taken > 0 && taken.saturating_add(bytes) > BYTES_MAX;
+                if asks.len() - first == most || is_full {
                     state.bytes.is_full = is_full;
                     return Some(!is_full);
                 }
-                let Some(position) = supply.ask() else { break };
-                let (id, request) = (entry.work.job.id, &entry.work.job.request);
-                let context = EpochContext { seed: request.seed, epoch: request.epoch, fidelity: request.fidelity };
-                let (sample_id, program) = (request.sample_ids[position], entry.work.job.program.clone());
-                asks.push(Ask { id, position, sample_id, context, program });
+                supply.asked();
+                taken += bytes;
+                asks.push(Ask { id, position, sample_id, context, program: entry.work.job.program.clone(), bytes });
             }
         }
         state.bytes.is_full = is_full;
         Some(false)
+    }
+
+    /// Returns whether jobs are queued.
+    pub fn has_jobs(&self) -> bool {
+        !self.state().entries.is_empty()
     }
 
     /// Returns whether samples of a job that were asked for are still wanted.
@@ -107,13 +120,14 @@ impl JobQueue {
         self.changed.notify_one();
     }
 
-    /// Records that the dataset cannot be read: this job, or all jobs whose samples have not come, will have no more
-    /// samples. The workers report those that are left as unavailable.
+    /// Records that the dataset cannot be read: this job, or all jobs whose samples are not all prepared, will have no
+    /// more samples. The workers report those that are left as unavailable. A job whose samples have all come is meant,
+    /// too, since workers read large samples, damaged ones and substitutes themselves.
     pub fn cannot_read(&self, id: Option<JobId>) {
         let state = self.state();
         let is_meant = |entry: &&QueuedJob| match id {
             Some(id) => entry.work.job.id == id,
-            None => entry.supply.lacks_samples(),
+            None => entry.done < entry.work.job.request.sample_ids.len(),
         };
         for entry in state.entries.iter().filter(is_meant) {
             entry.work.unread.store(true, Ordering::Relaxed);

@@ -24,8 +24,6 @@ pub(super) struct FetchedSupply {
     unasked: usize,
     /// Positions below it have been taken.
     untaken: usize,
-    /// Number of samples that have neither come nor been taken.
-    missing: usize,
     /// Bytes of memory of the samples that have come and are not taken.
     waiting_bytes: u64,
 }
@@ -48,7 +46,7 @@ impl Supply {
     pub(super) fn new(samples: usize, is_fetched: bool) -> Self {
         if is_fetched {
             let places = (0..samples).map(|_| Place::Unfetched).collect();
-            Self::Fetched(FetchedSupply { places, unasked: 0, untaken: 0, missing: samples, waiting_bytes: 0 })
+            Self::Fetched(FetchedSupply { places, unasked: 0, untaken: 0, waiting_bytes: 0 })
         } else {
             Self::Unread { next: 0, samples }
         }
@@ -74,9 +72,12 @@ impl Supply {
         }
     }
 
-    /// Returns whether samples are missing that are fetched first.
-    pub(super) fn lacks_samples(&self) -> bool {
-        matches!(self, Self::Fetched(supply) if supply.missing > 0)
+    /// Drops the samples that have come, and keeps none that comes later: no worker will take samples of the job.
+    pub(super) fn discard(&mut self) {
+        if let Self::Fetched(supply) = self {
+            supply.places.iter_mut().for_each(|place| *place = Place::Taken);
+            (supply.unasked, supply.untaken, supply.waiting_bytes) = (supply.places.len(), supply.places.len(), 0);
+        }
     }
 
     /// Returns the bytes of memory of samples that were fetched and wait for a worker.
@@ -89,21 +90,19 @@ impl Supply {
 }
 
 impl FetchedSupply {
-    /// Returns whether there are samples to ask for.
-    pub(super) fn has_unasked(&self) -> bool {
-        self.unasked < self.places.len()
+    /// Returns the next sample to ask for.
+    pub(super) fn unasked(&self) -> Option<usize> {
+        (self.unasked < self.places.len()).then_some(self.unasked)
     }
 
-    /// Returns the next sample to ask for.
-    pub(super) fn ask(&mut self) -> Option<usize> {
-        let position = self.unasked;
-        self.has_unasked().then(|| self.unasked += 1).map(|()| position)
+    /// Records that the next sample was asked for.
+    pub(super) fn asked(&mut self) {
+        self.unasked += 1;
     }
 
     /// Keeps a sample that has come, unless a worker has taken its position without it.
     pub(super) fn came(&mut self, position: usize, sample: FetchedSample) {
         if matches!(self.places[position], Place::Unfetched) {
-            self.missing -= 1;
             self.waiting_bytes += sample.memory_bytes();
             self.places[position] = Place::Come(Box::new(sample));
         }
@@ -125,10 +124,7 @@ impl FetchedSupply {
                     self.waiting_bytes -= sample.memory_bytes();
                     fetched.push(*sample);
                 }
-                Place::Unfetched => {
-                    self.missing -= 1;
-                    fetched.push(FetchedSample::default());
-                }
+                Place::Unfetched => fetched.push(FetchedSample::default()),
                 Place::Taken => unreachable!("open places only"),
             }
         }
@@ -157,8 +153,8 @@ mod tests {
     #[test]
     fn samples_that_have_come_are_taken_in_runs_each_of_them_once() {
         let mut supply = fetched(6);
-        assert_eq!(std::iter::from_fn(|| supply.ask()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
-        assert!(!supply.has_unasked());
+        let asked = std::iter::from_fn(|| supply.unasked().inspect(|_| supply.asked())).collect::<Vec<_>>();
+        assert_eq!((asked, supply.unasked()), (vec![0, 1, 2, 3, 4, 5], None));
         assert_eq!(taken(&mut supply, 9, false), None);
         [1, 2, 4, 5].into_iter().for_each(|position| supply.came(position, FetchedSample::default()));
         assert_eq!(taken(&mut supply, 1, false), Some(1..2));
@@ -175,11 +171,21 @@ mod tests {
     #[test]
     fn the_samples_of_a_job_that_cannot_be_read_are_taken_without_having_come() {
         let mut supply = fetched(4);
-        supply.ask();
+        supply.asked();
         supply.came(1, FetchedSample::default());
         assert_eq!(taken(&mut supply, 9, true), Some(0..4));
         supply.came(0, FetchedSample::default());
         assert_eq!((taken(&mut supply, 9, true), supply.waiting_bytes), (None, 0));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_discarded_supply() {
+        let mut supply = Supply::new(2, true);
+        supply.fetched().unwrap().came(0, FetchedSample::default());
+        supply.discard();
+        supply.fetched().unwrap().came(1, FetchedSample::default());
+        assert_eq!(supply.fetched().unwrap().unasked(), None);
+        assert!(supply.take(9, true).is_none());
     }
 
     #[test]

@@ -145,6 +145,20 @@ fn a_job_whose_slot_cannot_be_leased_leaves_the_queue() {
 }
 
 #[test]
+fn samples_are_asked_for_as_far_as_their_lengths_allow() {
+    let asked = |reserved, bytes: Option<u64>| {
+        let (queue, mut asks) = (JobQueue::new(true), Vec::new());
+        queue.push(job(ID, 64));
+        assert_eq!(queue.asks(1000, reserved, |_| bytes, &mut asks), Some(false), "the depth held nothing back");
+        asks.len()
+    };
+    let large = Some(4 << 20);
+    assert_eq!((asked(0, large), asked(100 << 20, large), asked(128 << 20, large)), (32, 7, 0));
+    assert_eq!((asked(0, Some(1 << 30)), asked(1, Some(1 << 30))), (1, 0), "one is asked for, whatever it takes");
+    assert_eq!((asked(0, None), asked(127 << 20, None)), (64, 8), "unknown lengths count as the average");
+}
+
+#[test]
 fn samples_are_taken_in_runs_and_a_cancelled_run_may_be_cut_short() {
     let slots = slots();
     let queue = queue(5);

@@ -1,12 +1,12 @@
 //! Fetching several samples at the same time, to be rendered later, maybe by other threads.
 
-use super::bytes::SampleMemory;
+use super::bytes::{ROOM_BYTES, SampleMemory};
 use super::fetch::{SampleFetch, Step};
 use super::headers::{Found, Headers};
 use super::{SampleReader, StoredAt};
 use crate::forms::FormNotes;
 use crate::{Dataset, ReadError, wait_for};
-use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, PixelError, SamplePlan, Source, is_large};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, PixelError, SMALL_BYTES, SamplePlan, Source, is_large};
 
 /// A sample as far as [`SampleReader::fetch`] has come with it; [`SampleReader::prepare`] does the rest. The memory is
 /// reused from sample to sample.
@@ -41,6 +41,17 @@ impl FetchedSample {
     /// Returns the bytes of memory that the sample takes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.capacity() as u64
+    }
+
+    /// Returns the bytes of memory that [`SampleReader::start_fetch`] takes for a sample at most, if they are known
+    /// without a read. A part of the sample may be enough, and takes less.
+    pub fn memory_needed(dataset: &dyn Dataset, index: u64) -> Option<u64> {
+        if !dataset.header_extent(index).is_empty() {
+            return None;
+        }
+        let detail = dataset.header(index).map_or(0, |header| header.detail_bytes() as u64);
+        let bytes = dataset.location(index).length.saturating_add(detail);
+        Some(bytes.min(SMALL_BYTES) + 2 * ROOM_BYTES as u64)
     }
 
     /// Forgets the sample, and frees memory that is unusually large.

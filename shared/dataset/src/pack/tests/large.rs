@@ -5,7 +5,7 @@ use crate::pack::format::{FormatError, RECORD_BYTES};
 use crate::pack::reader::WHOLE_RECORDS_MAX;
 use crate::pack::{Blocks, Broken, IndexPart, Pack, PackOptions, Survey, verify};
 use crate::samples::{bytes, silently};
-use crate::{Corrupt, Dataset, ReadError, Unavailable};
+use crate::{Corrupt, Dataset, FetchedSample, ReadError, Unavailable};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -29,6 +29,8 @@ fn records_are_kept_together_or_read_and_checked_one_by_one() {
         assert_eq!(bytes(found), bytes(expected));
         assert_eq!(kept.header(index).unwrap(), pack.header(index).unwrap());
         assert_eq!([&kept, &pack].map(|pack| pack.header_extent(index).count()), [0, RECORD_BYTES]);
+        let needed = [&kept, &pack].map(|pack| FetchedSample::memory_needed(pack, index));
+        assert!(needed[0].is_some() && needed[1].is_none());
         assert_eq!((pack.label(index), pack.name(index)), (source.label(index), source.name(index)));
     }
     assert_eq!(Survey::of(&pack).unwrap().class_samples.iter().sum::<u64>(), samples);

@@ -5,7 +5,9 @@ use super::{Bench, quietly};
 use crate::pack::{
     Blocks, IndexPart, Pack, PackError, PackFormat, PackOptions, StoredForm, Survey, verify, verify_sample,
 };
-use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, SampleToFetch, StoredAt, open};
+use crate::{
+    Corrupt, Dataset, Drawn, FetchedSample, ReadError, SampleError, SampleReader, SampleToFetch, StoredAt, open,
+};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomResizedCrop, Resize};
 use ddlp_pixels::{
@@ -83,9 +85,10 @@ fn prepare(
     let draw = Draw { seed: 3, epoch: 1, sample_id: index };
     let (mut preparer, mut reader) = (Preparer::new(Limits::default()), SampleReader::default());
     let drawn = Drawn { pipeline: &pipeline, draw, fidelity };
-    let mut samples = [SampleToFetch { index, draw, fidelity, fetched: Default::default() }];
+    let mut samples = [SampleToFetch { index, draw, fidelity, fetched: FetchedSample::default() }];
     if is_fetched {
         reader.fetch(dataset, Limits::default(), &pipeline, &mut samples)?;
+        assert!(Some(samples[0].fetched.memory_bytes()) <= FetchedSample::memory_needed(dataset, index));
     }
     let fetched = samples.first_mut().filter(|_| is_fetched).map(|sample| &mut sample.fetched);
     reader.prepare(StoredAt { dataset, index }, fetched, &mut preparer, drawn, &mut out)?;

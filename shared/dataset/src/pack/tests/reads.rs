@@ -283,6 +283,8 @@ fn assert_large_crops_are_left(recorded: &Recorded, pack: &Pack, sizes: &[(u32, 
         let bytes_read = || recorded.take().iter().map(|extent| extent.end - extent.start).sum::<u64>();
         let fetched = bytes_read();
         assert!(fetched < 4 << 20, "{fetched} bytes of a crop of {size}");
+        let needed = FetchedSample::memory_needed(pack, 0).unwrap();
+        assert!(needed > 4 << 20 && samples[0].fetched.memory_bytes() <= needed);
         let sample = StoredAt { dataset: pack as &dyn Dataset, index: 0 };
         let drawn = Drawn { pipeline: &pipeline, draw: Draw::default(), fidelity: Fidelity::WHOLE };
         let (mut out, mut preparer) = (vec![0; pipeline.output().bytes()], Preparer::new(limits));
