@@ -98,6 +98,8 @@ def pack_table(job: Job, table: Any, path: str) -> Part:
     if ids and min(ids) < 0:
         raise ConfigurationError(f"the id {min(ids)} is negative: ids are whole numbers from 0 on")
     samples, columns = samples_of(ArrowTable(table, "image", "label", job.classes or (), "name"))
+    # An error names the id of a sample, since the number of a row depends on how the samples were divided.
+    columns = {**(columns or {}), "id": "id"}
     figures = _ddlp.pack_dataset(samples, path, _packing(job, 0, len(ids)), _silent, columns)
     return Part(_ddlp.index_of_part(path), ids.tobytes(), _losses(figures))
 
