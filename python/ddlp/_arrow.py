@@ -42,8 +42,8 @@ def samples_of(dataset: Any) -> tuple[Any, dict[str, Any] | None]:
             raise ConfigurationError(f"{name} of ddlp.ArrowTable is {column!r}, but must be the name of a column")
     if isinstance(table.classes, str) or not isinstance(table.classes, Iterable):
         raise ConfigurationError(f"classes of ddlp.ArrowTable is {table.classes!r}, but must be a list of names")
-    columns = {"image": table.image, "label": table.label, "name": table.name, "classes": list(table.classes)}
-    return table.table, columns
+    columns = {"image": table.image, "label": table.label, "name": table.name, "id": None}
+    return table.table, {**columns, "classes": list(table.classes)}
 
 
 def _arrow_table(dataset: Any) -> ArrowTable | None:

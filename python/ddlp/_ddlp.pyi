@@ -71,6 +71,7 @@ class Dataset:
     """An opened dataset: its samples by number."""
 
     kind: str
+    identity: bytes
     classes: list[str]
     has_other_labels: bool
     knows_labels: bool
@@ -161,7 +162,7 @@ def push_dataset(
     classes: list[str] | None = None,
 ) -> dict[str, Any]: ...
 def index_of_part(path: str | os.PathLike[str]) -> bytes: ...
-def join_parts(parts: list[tuple[bytes, bytes]]) -> tuple[bytes, list[bytes]]: ...
+def join_parts(parts: list[tuple[bytes, bytes]], source: bytes | None = None) -> tuple[bytes, list[bytes]]: ...
 def push_part(
     step: str,
     index: bytes,

@@ -98,6 +98,8 @@ def pack_table(job: Job, table: Any, path: str) -> Part:
     if ids and min(ids) < 0:
         raise ConfigurationError(f"the id {min(ids)} is negative: ids are whole numbers from 0 on")
     samples, columns = samples_of(ArrowTable(table, "image", "label", job.classes or (), "name"))
+    # An error names the id of a sample, since the number of a row depends on how the samples were divided.
+    columns = {**(columns or {}), "id": "id"}
     figures = _ddlp.pack_dataset(samples, path, _packing(job, 0, len(ids)), _silent, columns)
     return Part(_ddlp.index_of_part(path), ids.tobytes(), _losses(figures))
 
@@ -108,11 +110,16 @@ def _packing(job: Job, begin: int, end: int) -> dict[str, Any]:
 
 
 def table_of(images: list[Any], labels: list[Any], ids: list[Any], names: list[Any] | None) -> Any:
-    """Returns the table that `pack_table` takes. Without names, a sample is called as in a table of all samples."""
+    """Returns the table that `pack_table` takes, with the rows in the order of their ids: a cluster that computes a
+    part again may have its rows in another order. Without names, a sample is called as in a table of all samples."""
     import pyarrow
 
+    if None in ids:
+        raise ConfigurationError("a sample has no id: ids are whole numbers from 0 on")
     names = [f"row {number}" for number in ids] if names is None else names
     try:
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        images, labels, ids, names = ([column[row] for row in order] for column in (images, labels, ids, names))
         columns = {
             "image": pyarrow.array(images, pyarrow.large_binary()),
             "label": pyarrow.array(labels, pyarrow.int64()),
@@ -123,15 +130,14 @@ def table_of(images: list[Any], labels: list[Any], ids: list[Any], names: list[A
         raise ConfigurationError(
             f"images are bytes of image files, labels and ids whole numbers, and names texts: {error}"
         ) from None
-    if columns["id"].null_count:
-        raise ConfigurationError("a sample has no id: ids are whole numbers from 0 on")
     return pyarrow.table(columns)
 
 
-def join(parts: Iterable[Part]) -> Whole:
-    """Makes the index of the pack of all parts."""
+def join(parts: Iterable[Part], source: bytes | None) -> Whole:
+    """Makes the index of the pack of all parts. `source` is the identity of the dataset that every machine opens; None
+    if they have rows of a table."""
     parts = list(parts)
-    front, numbers = _ddlp.join_parts([(part.front, part.ids) for part in parts])
+    front, numbers = _ddlp.join_parts([(part.front, part.ids) for part in parts], source)
     return Whole(front, {part.ids: of_part for part, of_part in zip(parts, numbers, strict=True)})
 
 
@@ -140,9 +146,12 @@ def begin(job: Job, place: str) -> None:
     _ddlp.push_part("begin", _ddlp.index_of_part(place), job.url, job.packing, _silent)
 
 
-def push_whole(job: Job, parts: list[Part], send: Callable[[Whole], Iterable[int]]) -> dict[str, Any]:
-    """Pushes the pack of all parts. `send` has the machines call `send_part`, and returns what that returned."""
-    whole = join(parts)
+def push_whole(
+    job: Job, parts: list[Part], source: bytes | None, send: Callable[[Whole], Iterable[int]]
+) -> dict[str, Any]:
+    """Pushes the pack of all parts, which are of the source with this identity. `send` has the machines call
+    `send_part`, and returns what that returned."""
+    whole = join(parts, source)
     _ddlp.push_part("begin", whole.front, job.url, job.packing, _silent)
     sent = sum(send(whole))
     figures = _ddlp.push_part("end", whole.front, job.url, job.packing, _silent)
@@ -161,7 +170,10 @@ def send_part(job: Job, whole: Whole, ids: bytes, path: str) -> int:
     """Sends the samples of a part that are not there yet. Returns how many."""
     numbers = whole.numbers.get(ids)
     if numbers is None:
-        raise ConfigurationError("a part has other samples than when it was first read: did the source change?")
+        raise ConfigurationError(
+            "a part has other samples than when it was packed: if its source has changed, begin again; if the rows of "
+            "the table are left to chance, as after a limit without an order, write the table to a file and push that"
+        )
     sent: int = _ddlp.push_part("samples", whole.front, job.url, job.packing, _silent, (path, numbers))["sent"]
     return sent
 

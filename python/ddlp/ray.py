@@ -16,7 +16,7 @@ from typing import Any
 
 from . import _parts
 from ._dataset import Dataset
-from ._errors import ConfigurationError
+from ._errors import ConfigurationError, UnavailableError
 from ._parts import Folder, Job, Part, Whole
 
 try:
@@ -68,7 +68,7 @@ class Images(Datasource):  # type: ignore[misc]
         self._source = place if "://" in place else os.path.abspath(place)
         self._kind, self._classes = kind, classes
         dataset = Dataset(self._source, kind=kind, classes=classes)
-        self._samples = len(dataset)
+        self._samples, self._identity = len(dataset), dataset._native.identity
         # An image tells the size of all, and whether images are files.
         self._bytes = self._samples * len(dataset._native.file(0))
 
@@ -83,7 +83,7 @@ class Images(Datasource):  # type: ignore[misc]
     def _task(self, begin: int, end: int) -> ReadTask:
         size = self._bytes * (end - begin) // self._samples
         known = BlockMetadata(num_rows=end - begin, size_bytes=size, input_files=None, exec_stats=None)
-        reading = functools.partial(_read, self._source, self._kind, self._classes, begin, end)
+        reading = functools.partial(_read, self._source, self._kind, self._classes, self._identity, begin, end)
         return ReadTask(reading, known, schema=_SCHEMA)
 
 
@@ -172,7 +172,7 @@ def push(
         sending = functools.partial(_send, job, ray.put(whole))
         return [row["sent"] for row in parts.map_batches(sending, batch_size=1, batch_format="pyarrow").take_all()]
 
-    return _parts.push_whole(job, known, send)
+    return _parts.push_whole(job, known, None, send)
 
 
 def _pack(job: Job, names: dict[str, str], block: pyarrow.Table) -> pyarrow.Table:
@@ -201,11 +201,17 @@ def _send(job: Job, whole: ray.ObjectRef, parts: pyarrow.Table) -> pyarrow.Table
 
 
 def _read(
-    source: str, kind: str | None, classes: Sequence[str] | None, begin: int, end: int
+    source: str, kind: str | None, classes: Sequence[str] | None, identity: bytes, begin: int, end: int
 ) -> Iterator[pyarrow.Table]:
-    """Reads images, and returns them in blocks."""
+    """Reads images of the dataset with this identity, and returns them in blocks."""
     dataset = Dataset(source, kind=kind, classes=classes)
     native, targets = dataset._native, dataset.targets
+    if native.identity != identity:
+        raise UnavailableError(
+            f"{source} changed since this dataset of Ray Data was made, or this machine has another copy: its identity "
+            f"is {native.identity.hex()}, and was {identity.hex()}. See that every machine has the same files under "
+            "this name, and make the dataset again"
+        )
     rows: list[tuple[int, int, str, bytes]] = []
     size = 0
     with ThreadPoolExecutor(_AT_ONCE) as threads:

@@ -76,14 +76,14 @@ def push(
 
     Raises:
         ConfigurationError: The options do not fit each other, or another dataset has that name.
-        UnavailableError: The store fails.
+        UnavailableError: The store fails, or files were added or removed meanwhile, or a worker has other files.
         CorruptError: None of the samples decodes.
         py4j.protocol.Py4JJavaError: A task has failed as often as Spark tries it. The message has the task's error.
     """
     job = _parts.job(url, classes, kind, options)
     if partitions is not None and _whole_number("`partitions`", partitions) < 1:
         raise ConfigurationError(f"`partitions` is {partitions}, but must be 1 or more")
-    context = spark.sparkContext
+    context, identity = spark.sparkContext, None
     if isinstance(source, (str, os.PathLike)):
         place = os.fspath(source)
         place = place if "://" in place else os.path.abspath(place)
@@ -93,6 +93,7 @@ def push(
             return _push_pack(context, place, job, count)
         if opened._native.kind == "mix":
             raise ConfigurationError(f"{place} is a mix: make a pack of it first, by ddlp.pack, and give its path")
+        identity = opened._native.identity
         borders = [len(opened) * number // count for number in range(count + 1)]
         ranges = context.parallelize(list(zip(borders, borders[1:], strict=False)), count)
         parts = ranges.mapPartitions(_PackRanges(job, place))
@@ -117,7 +118,7 @@ def push(
             shared.destroy()
             return sent
 
-        return _parts.push_whole(job, known, send)
+        return _parts.push_whole(job, known, identity, send)
     finally:
         parts.unpersist()
 

@@ -62,7 +62,17 @@ pub struct Columns {
     image: Option<String>,
     label: Option<String>,
     name: Option<String>,
+    /// Column of int64, without nulls, by which errors name the rows. Without it, they give the number of a row.
+    id: Option<String>,
     classes: Vec<String>,
+}
+
+/// Indices of columns.
+struct Places {
+    image: usize,
+    label: usize,
+    name: Option<usize>,
+    id: Option<usize>,
 }
 
 impl Table {
@@ -92,9 +102,12 @@ impl Table {
         let wrong = |error: ArrowError| errors::configuration(format!("the table cannot be read: {error}"));
         let reader = RecordBatchStreamReader::try_new(stream).map_err(wrong)?;
         let schema = reader.schema();
-        let image_at = column(&schema, "image", columns.image.as_deref(), holds_files)?;
-        let label_at = column(&schema, "label", columns.label.as_deref(), DataType::is_integer)?;
-        let name_at = columns.name.as_deref().map(|name| names_column(&schema, name)).transpose()?;
+        let places = Places {
+            image: column(&schema, "image", columns.image.as_deref(), holds_files)?,
+            label: column(&schema, "label", columns.label.as_deref(), DataType::is_integer)?,
+            name: columns.name.as_deref().map(|name| names_column(&schema, name)).transpose()?,
+            id: columns.id.as_deref().map(|id| schema.index_of(id)).transpose().map_err(wrong)?,
+        };
         let mut table = Self {
             parts: Vec::new(),
             labels: Vec::new(),
@@ -103,7 +116,7 @@ impl Table {
             identity: Identity::from_bytes([0; 32]),
         };
         for batch in reader {
-            table.add(&batch.map_err(wrong)?, (image_at, label_at, name_at))?;
+            table.add(&batch.map_err(wrong)?, &places)?;
         }
         if table.labels.is_empty() {
             return Err(errors::configuration("the table is empty".into()));
@@ -112,13 +125,9 @@ impl Table {
         Ok(table)
     }
 
-    fn add(
-        &mut self,
-        batch: &RecordBatch,
-        (image_at, label_at, name_at): (usize, usize, Option<usize>),
-    ) -> PyResult<()> {
+    fn add(&mut self, batch: &RecordBatch, places: &Places) -> PyResult<()> {
         let start = self.labels.len();
-        let (files, paths) = match batch.column(image_at) {
+        let (files, paths) = match batch.column(places.image) {
             column if column.data_type().is_nested() => {
                 let fields = column.as_struct();
                 (fields.column_by_name("bytes").cloned(), fields.column_by_name("path").filter(is_text).cloned())
@@ -126,15 +135,20 @@ impl Table {
             column if is_text(&column) => (None, Some(column.clone())),
             column => (Some(column.clone()), None),
         };
-        let names = name_at.map(|at| batch.column(at).clone());
+        let names = places.name.map(|at| batch.column(at).clone());
         for part in files.iter().chain(&paths).chain(&names) {
             part.to_data().validate_full().map_err(|error| {
                 let rows = part.len();
                 errors::configuration(format!("the table is damaged in the {rows} rows from row {start} on: {error}"))
             })?;
         }
-        let named =
-            |row: usize, what: &str| errors::configuration(format!("row {} of the table has {what}", start + row));
+        let ids = places.id.map(|at| batch.column(at));
+        let named = |row: usize, what: &str| {
+            errors::configuration(match ids.and_then(|ids| integer(ids, row)) {
+                Some(id) => format!("the sample with the id {id} has {what}"),
+                None => format!("row {} of the table has {what}", start + row),
+            })
+        };
         let part = Part { end: (start + batch.num_rows()) as u64, files, paths, names };
         for row in 0..batch.num_rows() {
             match part.image(row) {
@@ -152,12 +166,12 @@ impl Table {
         {
             return Err(named(row, "no name"));
         }
-        let integers = batch.column(label_at);
+        let integers = batch.column(places.label);
         if let Some(row) = (0..integers.len()).find(|&row| integers.is_null(row)) {
             return Err(named(row, "no label"));
         }
         for row in 0..integers.len() {
-            let label = label_of(integers, row).ok_or_else(|| named(row, "no label"))?;
+            let label = integer(integers, row).ok_or_else(|| named(row, "no label"))?;
             let label = labels::checked(label, self.classes.len());
             self.labels.push(label.map_err(|wrong| named(row, &format!("the label {wrong}")))?);
         }
@@ -321,22 +335,22 @@ fn is_text_kind(kind: &DataType) -> bool {
 }
 
 /// Returns the integer in a row; `None` if the column has no integers.
-fn label_of(labels: &dyn Array, row: usize) -> Option<i128> {
-    fn of<T: ArrowPrimitiveType>(labels: &dyn Array, row: usize) -> Option<i128>
+fn integer(column: &dyn Array, row: usize) -> Option<i128> {
+    fn of<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> Option<i128>
     where
         T::Native: Into<i128>,
     {
-        Some(labels.as_primitive::<T>().value(row).into())
+        Some(column.as_primitive::<T>().value(row).into())
     }
-    match labels.data_type() {
-        DataType::Int8 => of::<Int8Type>(labels, row),
-        DataType::Int16 => of::<Int16Type>(labels, row),
-        DataType::Int32 => of::<Int32Type>(labels, row),
-        DataType::Int64 => of::<Int64Type>(labels, row),
-        DataType::UInt8 => of::<UInt8Type>(labels, row),
-        DataType::UInt16 => of::<UInt16Type>(labels, row),
-        DataType::UInt32 => of::<UInt32Type>(labels, row),
-        DataType::UInt64 => of::<UInt64Type>(labels, row),
+    match column.data_type() {
+        DataType::Int8 => of::<Int8Type>(column, row),
+        DataType::Int16 => of::<Int16Type>(column, row),
+        DataType::Int32 => of::<Int32Type>(column, row),
+        DataType::Int64 => of::<Int64Type>(column, row),
+        DataType::UInt8 => of::<UInt8Type>(column, row),
+        DataType::UInt16 => of::<UInt16Type>(column, row),
+        DataType::UInt32 => of::<UInt32Type>(column, row),
+        DataType::UInt64 => of::<UInt64Type>(column, row),
         _ => None,
     }
 }

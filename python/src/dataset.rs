@@ -170,6 +170,12 @@ impl OpenDataset {
         self.dataset.kind()
     }
 
+    /// The digest of what the dataset has: 32 bytes.
+    #[getter]
+    fn identity<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.dataset.identity().as_bytes())
+    }
+
     /// Whether labels come from fields beside the dataset.
     #[getter]
     fn has_other_labels(&self) -> bool {

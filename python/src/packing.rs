@@ -125,7 +125,12 @@ fn check_part(dataset: &dyn Dataset, options: &PackOptions) -> PyResult<()> {
     match &options.part {
         Some(part) if part.is_empty() || part.end > dataset.len() => {
             let (samples, part) = (dataset.len(), format!("{} to {}", part.start, part.end));
-            Err(errors::unavailable(format!("the dataset has {samples} samples, and so no part {part}"), None))
+            let why = format!(
+                "the source changed while it was packed, or this machine has another copy: it has {samples} samples, \
+                 and so no part {part}. See that every machine has the same files under this name, add and remove \
+                 none until the end, and begin again"
+            );
+            Err(errors::unavailable(why, None))
         }
         _ => Ok(()),
     }

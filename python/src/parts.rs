@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::packing::{Packing, pushed_part};
+use ddlp_host::dataset::Identity;
 use ddlp_host::dataset::pack::{self, JoinError, Pack, PartIndex};
 use ddlp_host::{Host, open_pack};
 use ddlp_stores::PushPart;
@@ -24,17 +25,20 @@ pub fn index_of_part<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py,
     Ok(PyBytes::new(py, &py.detach(read)?))
 }
 
-/// Joins parts of a pack: the index and the ids (int64) of each. Returns the index of the whole, and for each part the
-/// indices that its samples have there (int64).
+/// Joins parts of a pack: the index and the ids (int64) of each. `source` is the identity of the dataset that every
+/// machine opens, if there is one. Returns the index of the whole, and for each part the indices that its samples have
+/// there (int64).
 #[pyfunction]
+#[pyo3(signature = (parts, source = None))]
 pub fn join_parts<'py>(
     py: Python<'py>,
     parts: Vec<(PyBackedBytes, PyBackedBytes)>,
+    source: Option<[u8; 32]>,
 ) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>)> {
     let joined = py.detach(|| {
         let part =
             |(index, ids): (PyBackedBytes, PyBackedBytes)| PartIndex { index: index.to_vec(), ids: numbers(&ids) };
-        pack::join(&parts.into_iter().map(part).collect::<Vec<_>>())
+        pack::join(&parts.into_iter().map(part).collect::<Vec<_>>(), source.map(Identity::from_bytes))
     });
     let joined = joined.map_err(|error| unjoined(&error))?;
     let bytes = |numbers: &Vec<u64>| {
@@ -89,7 +93,9 @@ fn unjoined(error: &JoinError) -> PyErr {
     let said = errors::with_causes(error);
     match error {
         JoinError::NoneDecodes { .. } => errors::corrupt(said),
-        JoinError::Changed { .. } | JoinError::Record(_) | JoinError::Index(_) => errors::unavailable(said, None),
+        JoinError::Source { .. } | JoinError::Changed { .. } | JoinError::Record(_) | JoinError::Index(_) => {
+            errors::unavailable(said, None)
+        }
         _ => errors::configuration(said),
     }
 }

@@ -1,6 +1,7 @@
 """Ray Data on two workers: images as a source, and pushing to a real Redis server with the result of `ddlp.push`."""
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -62,6 +63,15 @@ def test_a_source_without_files_is_refused(photos, tmp_path):
     ddlp.pack(photos, tmp_path / "raw.ddlp", format="raw", progress=False)
     with pytest.raises(ddlp.ConfigurationError, match="stored as pixels, and so has no file"):
         ddlp.ray.read(tmp_path / "raw.ddlp")
+
+
+def test_a_source_that_changed_since_is_refused(photos, tmp_path):
+    folder = shutil.copytree(photos, tmp_path / "photos")
+    images = ddlp.ray.read(folder, override_num_blocks=3)
+    first = min(folder.rglob("*.jpg"))
+    first.with_name("0000-added.jpg").write_bytes(b"added")
+    with pytest.raises(Exception, match="changed since this dataset of Ray Data was made"):
+        images.take_all()
 
 
 def test_rows_in_any_order_give_the_identity_of_push(server, mixed_photos, pushed):

@@ -1,5 +1,6 @@
 """Pushing by two workers of Spark, to a real Redis server: the result is that of `ddlp.push`."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -38,6 +39,18 @@ class DyingSend(ddlp.spark._Send):
         for sent in super().__call__(records):
             die_once(self.mark)
             yield sent
+
+
+class ChangingPack(ddlp.spark._PackRanges):
+    """Packs a folder to which an image is added meanwhile."""
+
+    spare = added = None
+
+    def __call__(self, ranges):
+        # In one step, so that no task sees half of it.
+        with contextlib.suppress(FileExistsError):
+            os.link(self.spare, self.added)
+        return super().__call__(ranges)
 
 
 def die_once(mark):
@@ -148,6 +161,19 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert mark.exists()
     assert (figures["identity"], figures["samples"]) == (pushed["identity"], pushed["samples"])
     ddlp_command("verify", url)
+
+
+def test_a_source_that_changes_meanwhile_is_refused(spark, server, photos, tmp_path, monkeypatch):
+    folder = shutil.copytree(photos, tmp_path / "photos")
+    first = min(folder.rglob("*.jpg"))
+    monkeypatch.setattr(ChangingPack, "spare", str(shutil.copy(first, tmp_path / "spare.jpg")))
+    monkeypatch.setattr(ChangingPack, "added", str(first.with_name("0000-added.jpg")))
+    monkeypatch.setattr(ddlp.spark, "_PackRanges", ChangingPack)
+    url = f"{server}/spark-changed"
+    with pytest.raises(ddlp.UnavailableError, match="the source changed while it was packed.* begin again"):
+        ddlp.spark.push(spark, folder, url, partitions=4)
+    with pytest.raises(ddlp.Error):
+        ddlp.Dataset(url)
 
 
 def test_two_pushes_at_the_same_time_change_nothing(spark, server, mixed_photos, pushed):

@@ -14,7 +14,7 @@ use super::sections::pack_identity;
 use super::store::Blocks;
 use super::superblock::{PackLayout, Section};
 use crate::forms::StoredForm;
-use crate::{Dataset, ReadError};
+use crate::{Dataset, Identity, ReadError};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -67,6 +67,20 @@ pub enum JoinError {
         /// The id.
         id: u64,
     },
+    /// A part is not one of the source that is packed.
+    #[error(
+        "the source changed while it was packed, or a machine has another copy: the samples from {first} on are of a \
+         source with the identity {found}, and all are to be of one with {expected}. See that every machine has the \
+         same files under this name, add and remove none until the end, and begin again"
+    )]
+    Source {
+        /// Id of the part's first sample.
+        first: u64,
+        /// Identity of the part's source.
+        found: Identity,
+        /// Identity of the source that is packed.
+        expected: Identity,
+    },
     /// Parts have different classes.
     #[error("the parts have different classes: give all of them the same names of classes")]
     Classes,
@@ -101,14 +115,18 @@ pub enum JoinError {
     },
 }
 
-/// Makes the index of a whole pack from those of its parts.
+/// Makes the index of a whole pack from those of its parts. `source` is the identity of the dataset that every machine
+/// opens to pack a part of it; without one, each machine has samples of its own.
 ///
 /// # Errors
 ///
 /// [`JoinError`] says why the parts do not make a pack.
-pub fn join(parts: &[PartIndex]) -> Result<Joined, JoinError> {
+pub fn join(parts: &[PartIndex], source: Option<Identity>) -> Result<Joined, JoinError> {
     let packs = parts.iter().map(|part| index_alone(part.index.clone().into())).collect::<Result<Vec<_>, _>>()?;
     let first = packs.first().ok_or(JoinError::Empty)?;
+    if let Some(expected) = source {
+        check_source(parts, &packs, expected)?;
+    }
     if packs.iter().any(|pack| pack.classes() != first.classes()) {
         return Err(JoinError::Classes);
     }
@@ -147,7 +165,6 @@ pub fn join(parts: &[PartIndex]) -> Result<Joined, JoinError> {
     }
     let contents = [records, labels, names, plan.classes];
     let identity = pack_identity(contents.iter().map(|bytes| *blake3::hash(bytes).as_bytes()));
-    let is_of_one_source = |pack: &Pack| pack.layout().source_identity == first.layout().source_identity;
     let mut index = vec![0; plan.data_offset as usize];
     let mut sections = Vec::new();
     for (&(part, offset, length), bytes) in plan.sections.iter().zip(&contents) {
@@ -161,8 +178,8 @@ pub fn join(parts: &[PartIndex]) -> Result<Joined, JoinError> {
         data_offset: plan.data_offset,
         data_bytes: data_end - plan.data_offset,
         identity,
-        // It must not depend on how the samples were divided.
-        source_identity: if packs.iter().all(is_of_one_source) { first.layout().source_identity } else { identity },
+        // Those of parts that have no common source depend on how the samples were divided.
+        source_identity: source.unwrap_or(identity),
         source_kind: first.layout().source_kind.clone(),
         sections,
     };
@@ -188,7 +205,10 @@ pub fn pack_of_part(index: Arc<[u8]>, part: Pack, numbers: &[u64]) -> Result<Pac
         if !is_same(&own, &joined) || part.label(row) != whole.label(number) || part.name(row) != whole.name(number) {
             return Err(JoinError::Changed { name: part.name(row) });
         }
-        extents.push((joined.extent(), own.extent().start));
+        // A sample without bytes begins where the next one does.
+        if !joined.extent().is_empty() {
+            extents.push((joined.extent(), own.extent().start));
+        }
     }
     extents.sort_unstable_by_key(|(extent, _)| extent.start);
     Ok(Pack::from_blocks(Box::new(PartBlocks { index, extents, part: Some(part) }), Path::new("the pack"))?)
@@ -206,6 +226,19 @@ pub fn pack_of_index(index: Arc<[u8]>) -> Result<Pack, JoinError> {
 /// Opens a pack of which only the index can be read.
 fn index_alone(index: Arc<[u8]>) -> Result<Pack, FormatError> {
     Pack::from_blocks(Box::new(PartBlocks { index, extents: Vec::new(), part: None }), Path::new("the part"))
+}
+
+/// Checks that all parts are of the source that is packed. Parts of different lists of files would have some samples
+/// twice, and others not at all.
+fn check_source(parts: &[PartIndex], packs: &[Pack], expected: Identity) -> Result<(), JoinError> {
+    for (part, pack) in parts.iter().zip(packs) {
+        let found = pack.layout().source_identity;
+        if found != expected {
+            let first = part.ids.first().copied().unwrap_or_default();
+            return Err(JoinError::Source { first, found, expected });
+        }
+    }
+    Ok(())
 }
 
 /// Where a sample of the whole is.
@@ -234,7 +267,8 @@ fn in_order(parts: &[PartIndex], packs: &[Pack]) -> Result<Vec<Placed>, JoinErro
 /// The bytes of the whole pack that are here: its index, and the samples of a part.
 struct PartBlocks {
     index: Arc<[u8]>,
-    /// Where each sample of the part lies in the whole, and where it begins in the part; in the order of the whole.
+    /// Where each sample of the part that has bytes lies in the whole, and where it begins in the part; in the order of
+    /// the whole.
     extents: Vec<(Range<u64>, u64)>,
     part: Option<Pack>,
 }

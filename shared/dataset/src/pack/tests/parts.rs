@@ -5,7 +5,7 @@ use super::making::image_that_warns;
 use super::{Bench, quietly};
 use crate::pack::{
     JoinError, Joined, Pack, PackError, PackFormat, PackOptions, PartIndex, StoredForm, StoredVerdict, join,
-    pack_of_part, verify_sample,
+    pack_of_index, pack_of_part, verify_sample,
 };
 use crate::{Dataset, open};
 use ddlp_pixels::encode::JpegOptions;
@@ -52,6 +52,7 @@ fn bench() -> Bench {
 #[test]
 fn the_parts_together_are_the_pack_of_one_machine_however_they_are_divided() {
     let bench = bench();
+    let source = bench.source().identity();
     for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::L3] {
         let whole = whole(&bench, form);
         let verdicts: Vec<_> = (0..whole.len()).map(|index| whole.record(index).unwrap().verdict).collect();
@@ -63,7 +64,7 @@ fn the_parts_together_are_the_pack_of_one_machine_however_they_are_divided() {
         for divided in [vec![all], vec![7..samples, 0..1, 1..7], each_alone] {
             let parts: Vec<_> = divided.iter().map(|samples| part(&bench, form, samples.clone())).collect();
             let indices: Vec<_> = parts.iter().map(|(_, index)| index.clone()).collect();
-            let Joined { index, numbers } = join(&indices).unwrap();
+            let Joined { index, numbers } = join(&indices, Some(source)).unwrap();
             assert!(index == index_of(&whole), "{form:?}, {divided:?}");
             for ((path, of_part), numbers) in parts.iter().zip(&numbers) {
                 assert_eq!(*numbers, of_part.ids);
@@ -89,8 +90,57 @@ fn samples_are_in_the_order_of_their_ids() {
     let bench = Bench::new(1, 4);
     let (_, mut index) = part(&bench, StoredForm::Kept, 0..4);
     index.ids = vec![70, 5, 1 << 40, 6];
-    let joined = join(&[index]).unwrap();
+    let joined = join(&[index], None).unwrap();
     assert_eq!(joined.numbers, [[2, 0, 3, 1]]);
+}
+
+#[test]
+fn a_sample_without_bytes_hides_none_that_begins_where_it_does() {
+    let bench = Bench::new(1, 2);
+    fs::write(bench.path("source/class0/0001.jpg"), b"").unwrap();
+    let (path, mut index) = part(&bench, StoredForm::Kept, 0..2);
+    index.ids = vec![1, 0];
+    let joined = join(&[index], None).unwrap();
+    let pack = pack_of_part(joined.index.into(), Pack::open(&path).unwrap(), &joined.numbers[0]).unwrap();
+    let extents = [0, 1].map(|number| pack.record(number).unwrap().extent());
+    assert!(extents[0].is_empty() && extents[0].start == extents[1].start && !extents[1].is_empty(), "{extents:?}");
+    for number in 0..2 {
+        assert!(verify_sample(&pack, number).is_empty(), "{number}");
+    }
+}
+
+#[test]
+fn parts_of_a_source_that_has_changed_are_refused() {
+    let bench = Bench::new(1, 4);
+    let source = bench.source().identity();
+    let (_, first) = part(&bench, StoredForm::Kept, 0..2);
+    // Now the samples from 2 on are others: one of the first two is there twice.
+    fs::copy(bench.path("source/class0/0000.jpg"), bench.path("source/class0/0000a.jpg")).unwrap();
+    let (_, second) = part(&bench, StoredForm::Kept, 2..5);
+    let changed = bench.source().identity();
+    for (parts, source, expected) in [
+        (vec![first.clone(), second.clone()], source, (2, changed, source)),
+        (vec![first, second.clone()], changed, (0, source, changed)),
+        (vec![second], source, (2, changed, source)),
+    ] {
+        let Err(JoinError::Source { first, found, expected: all }) = join(&parts, Some(source)) else {
+            panic!("parts of {} sources", parts.len())
+        };
+        assert_eq!((first, found, all), expected);
+    }
+}
+
+#[test]
+fn without_a_source_that_all_open_the_division_does_not_show() {
+    let bench = Bench::new(1, 4);
+    let joined = |divided: &[Range<u64>]| {
+        let parts: Vec<_> = divided.iter().map(|samples| part(&bench, StoredForm::Kept, samples.clone()).1).collect();
+        join(&parts, None).unwrap().index
+    };
+    let one = joined(&[0..4]);
+    assert!(one == joined(&[2..4, 0..2]));
+    let layout = pack_of_index(one.into()).unwrap().layout().clone();
+    assert_eq!(layout.source_identity, layout.identity);
 }
 
 #[test]
@@ -98,8 +148,8 @@ fn a_part_may_have_nothing_that_decodes_but_the_whole_may_not() {
     let bench = Bench::new(1, 2);
     fs::write(bench.path("source/class0/0000.jpg"), b"this is no image").unwrap();
     let parts = [0..1, 1..2].map(|samples| part(&bench, StoredForm::Indexed, samples).1);
-    join(&parts).unwrap();
-    assert!(matches!(join(&parts[..1]), Err(JoinError::NoneDecodes { samples: 1 })));
+    join(&parts, None).unwrap();
+    assert!(matches!(join(&parts[..1], None), Err(JoinError::NoneDecodes { samples: 1 })));
     let all = bench.source();
     let strict = PackOptions { part: Some(0..1), strict: true, ..PackOptions::default() };
     assert!(matches!(quietly(&all, &bench.path("strict"), &strict), Err(PackError::Lost { .. })));
@@ -110,18 +160,18 @@ fn parts_that_make_no_pack_are_refused() {
     let bench = Bench::new(2, 2);
     let (_, first) = part(&bench, StoredForm::Kept, 0..2);
     let (path, second) = part(&bench, StoredForm::Kept, 2..4);
-    assert!(matches!(join(&[]), Err(JoinError::Empty)));
-    assert!(matches!(join(&[first.clone(), first.clone()]), Err(JoinError::Twice { id: 0 })));
+    assert!(matches!(join(&[], None), Err(JoinError::Empty)));
+    assert!(matches!(join(&[first.clone(), first.clone()], None), Err(JoinError::Twice { id: 0 })));
     let short = PartIndex { ids: vec![1], ..first.clone() };
-    assert!(matches!(join(&[short]), Err(JoinError::Count { samples: 2, ids: 1 })));
+    assert!(matches!(join(&[short], None), Err(JoinError::Count { samples: 2, ids: 1 })));
     let damaged = PartIndex { index: first.index[1..].to_vec(), ..first.clone() };
-    assert!(matches!(join(&[damaged]), Err(JoinError::Index(_))));
+    assert!(matches!(join(&[damaged], None), Err(JoinError::Index(_))));
     let other = Bench::new(1, 2);
     let others = part(&other, StoredForm::Kept, 0..2).1;
-    assert!(matches!(join(&[second.clone(), others]), Err(JoinError::Classes)));
+    assert!(matches!(join(&[second.clone(), others], None), Err(JoinError::Classes)));
 
     // A part that was made again of a source that has changed.
-    let joined = join(&[first, second]).unwrap();
+    let joined = join(&[first, second], None).unwrap();
     fs::copy(bench.path("source/class0/0000.jpg"), bench.path("source/class1/0001.jpg")).unwrap();
     let opened = Pack::open(&path).unwrap();
     pack_of_part(joined.index.clone().into(), opened, &joined.numbers[1]).unwrap();
@@ -137,7 +187,7 @@ fn forms_whose_places_depend_on_more_are_refused_by_name() {
     fs::write(bench.path("source/class0/0001.jpg"), photo).unwrap();
     for form in [StoredForm::Rows, StoredForm::Pcr] {
         let (_, index) = part(&bench, form, 0..2);
-        let refused = join(&[index]).unwrap_err().to_string();
+        let refused = join(&[index], None).unwrap_err().to_string();
         assert!(refused.contains(form.name()) && refused.contains("make a pack of all samples first"), "{refused}");
     }
 }
