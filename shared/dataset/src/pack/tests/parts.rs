@@ -137,7 +137,7 @@ fn without_a_source_that_all_open_the_division_does_not_show() {
         let parts: Vec<_> = divided.iter().map(|samples| part(&bench, StoredForm::Kept, samples.clone()).1).collect();
         join(&parts, None).unwrap().index
     };
-    let one = joined(&[0..4]);
+    let one = joined(std::slice::from_ref(&(0..4)));
     assert!(one == joined(&[2..4, 0..2]));
     let layout = pack_of_index(one.into()).unwrap().layout().clone();
     assert_eq!(layout.source_identity, layout.identity);
