@@ -198,7 +198,10 @@ impl ValueServer for Cassandra {
             let name = &self.cluster.address.name;
             return Err(format!("the table {name}_data was not made by `ddlp push`: choose another name"));
         }
-        let found = async { Ok([self.get(Key::Manifest, 0).await?, self.get(Key::Pushing, 0).await?]) };
+        let found = async {
+            let pushing = self.get(Key::Pushing, 0).await?;
+            Ok([self.get(Key::Manifest, 0).await?, pushing])
+        };
         self.cluster.path.wait(0, found).map_err(|error: io::Error| error.to_string())
     }
 

@@ -133,7 +133,8 @@ impl ValueServer for Redis {
                 answer.and_then(|answer| self.read(answer))
             })
         };
-        Ok([found(Key::Manifest)?, found(Key::Pushing)?])
+        let pushing = found(Key::Pushing)?;
+        Ok([found(Key::Manifest)?, pushing])
     }
 
     async fn get(&self, key: Key, content_bytes: usize) -> io::Result<Option<Vec<u8>>> {
