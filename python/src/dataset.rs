@@ -170,7 +170,7 @@ impl OpenDataset {
         self.dataset.kind()
     }
 
-    /// The digest of what the dataset has: 32 bytes.
+    /// The dataset's identity: a digest of 32 bytes.
     #[getter]
     fn identity<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.dataset.identity().as_bytes())

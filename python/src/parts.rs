@@ -83,7 +83,7 @@ fn opened(path: &Path) -> PyResult<Pack> {
     open_pack(path, &Host::system()).map_err(|error| errors::exception(&error))
 }
 
-/// Reads int64, none of which is negative.
+/// Reads numbers (int64). None is negative: the Python code checks that.
 fn numbers(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(|number| u64::from_ne_bytes(*number)).collect()
 }

@@ -24,8 +24,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// Longest time without an answer from the store, unless the bytes of a waiting read may take longer. Less than a host
-/// waits for a batch by default (30 s): it then learns why there is none, and does not lose the drive.
+/// Longest time without an answer from the store, unless the bytes of a waiting read may take longer. A host waits 30 s
+/// for a batch by default. So it hears from the agent in time that the store is away, and keeps the drive.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Time between two looks at the silence of the store.
 const LOOK: Duration = Duration::from_millis(500);

@@ -110,7 +110,7 @@ pub struct PushSummary {
     pub identity: Identity,
     /// The server's rule for evicting values, if it evicts some when its memory is full.
     pub evicts: Option<String>,
-    /// The other shares that are not there yet. The dataset can be opened when there are none.
+    /// The shares that are still missing. The dataset can be opened when none is.
     pub missing_shares: Vec<u32>,
 }
 

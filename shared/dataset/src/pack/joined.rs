@@ -223,7 +223,7 @@ pub fn pack_of_index(index: Arc<[u8]>) -> Result<Pack, JoinError> {
     Ok(index_alone(index)?)
 }
 
-/// Opens a pack of which only the index can be read.
+/// Opens a pack whose index can be read, but not its samples.
 fn index_alone(index: Arc<[u8]>) -> Result<Pack, FormatError> {
     Pack::from_blocks(Box::new(PartBlocks { index, extents: Vec::new(), part: None }), Path::new("the part"))
 }

@@ -41,8 +41,9 @@ pub trait ValueServer: Sized + Send + Sync + 'static {
     /// Says that a value is missing, and why that may be.
     fn missing(&self, key: Key) -> String;
 
-    /// Asks for the values of [`Key::Manifest`] and [`Key::Pushing`], with few attempts. Asks for the second one first: a
-    /// push that ends writes the first, and then removes the second. The error says what to do.
+    /// Asks for the values of [`Key::Manifest`] and [`Key::Pushing`], with few attempts. The error says what to do.
+    ///
+    /// Asks for the second one first: a push that ends writes the first, and then removes the second.
     fn look(&self) -> Result<[Option<Vec<u8>>; 2], String>;
 
     /// Returns a value, with about `content_bytes` after its head.

@@ -14,7 +14,7 @@ struct Ranges {
     memory: Vec<u8>,
 }
 
-/// Makes connections, each of which asks for ranges of `bytes` bytes.
+/// Makes connections. Each asks for ranges of `bytes` bytes.
 pub fn connect(server: &str, path: &str, bytes: u64, connections: u64) -> anyhow::Result<Vec<Box<dyn Asking>>> {
     let make = |object_bytes| -> anyhow::Result<Ranges> {
         let (server, path) = (server.to_owned(), path.to_owned());
