@@ -46,7 +46,7 @@ impl Batch {
     /// Makes views of a batch, which share its memory. `on_device` is the same batch, if the run delivers to a device.
     pub fn new(py: Python<'_>, batch: &ddlp_host::Batch, on_device: Option<Arc<DeviceBatch>>) -> PyResult<Self> {
         let mut arrays = batch.fields().enumerate().map(|(at, described)| -> PyResult<(String, Py<Array>)> {
-            let field = batch.field(&described.name).map_err(|error| errors::configuration(error.to_string()))?;
+            let field = batch.field(&described.name).map_err(|error| errors::wrong_options(&error))?;
             let array = match &on_device {
                 None => Array::new(field),
                 Some(on_device) => Array::on_device(field, on_device.clone(), at),

@@ -83,7 +83,7 @@ pub fn split_samples<'py>(
         let split = if evenly { ddlp_host::split_evenly } else { ddlp_host::split };
         split(&groups, &sizes, seed)
     });
-    let parts = parts.map_err(|error| errors::configuration(error.to_string()))?;
+    let parts = parts.map_err(|error| errors::wrong_options(&error))?;
     Ok(parts.iter().map(|part| as_bytes(py, part)).collect())
 }
 
@@ -95,13 +95,13 @@ fn as_bytes<'py>(py: Python<'py>, indices: &[u64]) -> Bound<'py, PyBytes> {
 /// Returns the sizes of parts that are these shares of `count` samples.
 #[pyfunction]
 pub fn split_sizes(ratios: Vec<f64>, count: u64) -> PyResult<Vec<u64>> {
-    splits::sizes(&ratios, count).map_err(|error| errors::configuration(error.to_string()))
+    splits::sizes(&ratios, count).map_err(|error| errors::wrong_options(&error))
 }
 
 /// Returns the parts in the file of a split.
 #[pyfunction]
 pub fn read_split<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
-    let split = py.detach(|| Split::read(&path)).map_err(|error| errors::configuration(error.to_string()))?;
+    let split = py.detach(|| Split::read(&path)).map_err(|error| errors::wrong_options(&error))?;
     Ok(split.parts().iter().map(|part| (part.name.clone(), as_bytes(py, &part.indices))).collect())
 }
 
@@ -116,7 +116,7 @@ pub fn samples_where<'py>(
     question: &str,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| splits::samples_where(question, dataset, beside));
-    found.map(|found| as_bytes(py, &found)).map_err(|error| errors::configuration(error.to_string()))
+    found.map(|found| as_bytes(py, &found)).map_err(|error| errors::wrong_options(&error))
 }
 
 /// Writes the file of a split with these parts, each of indices as int64. `root` is the dataset's place, if that is a

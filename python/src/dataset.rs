@@ -7,6 +7,7 @@ use crate::choice::{self, GivenQuery};
 use crate::errors;
 use crate::opening;
 use crate::source::Sequence;
+use ddlp_cause::with_causes;
 use ddlp_host::dataset::list::List;
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::dataset::{ReadError, SampleFields, Stored};
@@ -63,7 +64,7 @@ pub fn mixed(
         };
         datasets.push((name, dataset));
     }
-    let mix = Mix::new(datasets, weights.as_deref()).map_err(|error| errors::configuration(error.to_string()))?;
+    let mix = Mix::new(datasets, weights.as_deref()).map_err(|error| errors::wrong_options(&error))?;
     Ok(Arc::new(mix))
 }
 
@@ -144,7 +145,7 @@ impl OpenDataset {
         classes: Vec<String>,
     ) -> PyResult<Self> {
         let list = opening::elsewhere(py, move || List::of_files(&root, &paths, labels, classes))?;
-        let list = list.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+        let list = list.map_err(|error| errors::unavailable(with_causes(&error), None))?;
         Ok(Self { dataset: Arc::new(list), beside: SampleFields::default(), objects: Vec::new() })
     }
 
@@ -248,8 +249,8 @@ impl OpenDataset {
                     "{} is stored as pixels, and so has no file: read it by ddlp.Loader",
                     self.dataset.name(index)
                 ))),
-                Err(ReadError::Corrupt(error)) => Err(errors::corrupt(errors::with_causes(&error))),
-                Err(ReadError::Unavailable(error)) => Err(errors::unavailable(errors::with_causes(&error), None)),
+                Err(ReadError::Corrupt(error)) => Err(errors::corrupt(with_causes(&error))),
+                Err(ReadError::Unavailable(error)) => Err(errors::unavailable(with_causes(&error), None)),
             }
         })?;
         Ok(PyBytes::new(py, &file))

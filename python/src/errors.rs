@@ -1,5 +1,6 @@
 //! The package's exceptions, which `ddlp/_errors.py` defines.
 
+use ddlp_cause::with_causes;
 use ddlp_cuda::CudaError;
 use ddlp_host::{LoaderError, LoaderErrorKind};
 use pyo3::exceptions::PyException;
@@ -84,6 +85,11 @@ pub fn configuration(message: String) -> PyErr {
     of_class("ConfigurationError", message)
 }
 
+/// Returns the exception for options that are wrong, of which an error says what is wrong.
+pub fn wrong_options(error: &dyn Error) -> PyErr {
+    configuration(with_causes(error))
+}
+
 /// Returns the exception for a loader that is used in a way that it does not allow.
 pub fn usage(message: String) -> PyErr {
     of_class("UsageError", message)
@@ -134,18 +140,4 @@ fn of_class(class: &str, message: String) -> PyErr {
         Ok(PyErr::from_value(class.call1((message,))?))
     });
     raised.unwrap_or_else(|error| error)
-}
-
-/// Joins an error and its causes. Leaves out a cause with which the text already ends.
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let why = error.to_string();
-        if !text.ends_with(&why) {
-            text = format!("{text}: {why}");
-        }
-        cause = error.source();
-    }
-    text
 }

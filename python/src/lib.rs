@@ -145,7 +145,7 @@ mod _ddlp {
     /// Parses a pipeline in TOML, checks it, and returns it as JSON.
     #[pyfunction]
     fn toml_pipeline(text: &str) -> PyResult<String> {
-        let pipeline = Pipeline::from_toml(text).map_err(|error| errors::configuration(error.to_string()))?;
+        let pipeline = Pipeline::from_toml(text).map_err(|error| errors::wrong_options(&error))?;
         errors::json(&pipeline)
     }
 
@@ -198,7 +198,7 @@ mod _ddlp {
     #[pyfunction]
     fn checked_pipeline(json: &str) -> PyResult<(String, u32, u32)> {
         let pipeline = pipeline_of(json).map_err(errors::configuration)?;
-        let shape = pipeline.validate().map_err(|error| errors::configuration(error.to_string()))?;
+        let shape = pipeline.validate().map_err(|error| errors::wrong_options(&error))?;
         Ok((errors::json(&pipeline)?, shape.height, shape.width))
     }
 }

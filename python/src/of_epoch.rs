@@ -1,6 +1,7 @@
 //! Python functions of the epoch: the indices of its samples, or its fidelity.
 
 use crate::errors;
+use ddlp_cause::with_causes;
 use ddlp_host::LoaderError;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -55,7 +56,7 @@ impl OfEpoch {
 
 /// Returns the exception for an error of a loader that calls these functions.
 pub fn exception<'a>(error: &LoaderError, functions: impl IntoIterator<Item = &'a Arc<OfEpoch>>) -> PyErr {
-    let text = errors::with_causes(error);
+    let text = with_causes(error);
     let of_function = || functions.into_iter().find_map(|function| function.raised_in(&text));
     errors::exception_of(error, errors::python_cause(error).or_else(of_function))
 }

@@ -3,6 +3,7 @@
 use crate::arrow::Columns;
 use crate::dataset::in_memory;
 use crate::errors;
+use ddlp_cause::with_causes;
 use ddlp_host::dataset::pack::{self, ENCODED, Pack, PackError, PackFormat, PackOptions, PackProgress, Phase};
 use ddlp_host::dataset::{self, Classed, Dataset, OpenOptions};
 use ddlp_host::{Host, open_pack, remote_address};
@@ -52,7 +53,7 @@ impl Packing {
         let kind = kind.map_err(errors::configuration)?;
         let opening = OpenOptions { kind, classes: classes.to_vec(), ..OpenOptions::default() };
         let files = py.detach(|| dataset::open_with(source, &opening));
-        files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))
+        files.map_err(|error| errors::unavailable(with_causes(&error), None))
     }
 
     /// Returns whether the options ask for a certain form.
@@ -62,7 +63,7 @@ impl Packing {
 
     fn options(&self) -> PyResult<PackOptions> {
         let format = PackFormat::of_options(Some(&self.format), self.jpeg.as_deref(), self.max_side);
-        let format = format.map_err(|error| errors::configuration(error.to_string()))?;
+        let format = format.map_err(|error| errors::wrong_options(&error))?;
         let groups = match &self.groups {
             None => PackOptions::default().groups,
             Some(groups) => {
@@ -160,7 +161,7 @@ pub fn push_dataset<'py>(
             } else {
                 let files = packing.open(py, &source, &classes)?;
                 let pack = (files.kind() == "pack" && !is_changed).then(|| Pack::open(&source)).transpose();
-                (pack.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?, Some(files))
+                (pack.map_err(|error| errors::unavailable(with_causes(&error), None))?, Some(files))
             };
             match (pack, files) {
                 (Some(pack), _) if !is_changed => {
@@ -242,10 +243,10 @@ pub fn pushed_part<'py>(
         ddlp_stores::push(pack, url, &options, &mut |now: PushProgress| tell("pushing", now.samples, now.samples_total))
     })?;
     let summary = outcome.map_err(|error| match &error {
-        PushError::Place { .. } | PushError::Share { .. } => errors::configuration(error.to_string()),
+        PushError::Place { .. } | PushError::Share { .. } => errors::wrong_options(&error),
         PushError::Exists { .. } => errors::configuration(format!("{error}: `force=True` replaces it")),
-        PushError::Damaged(_) | PushError::Differs { .. } => errors::corrupt(error.to_string()),
-        _ => errors::unavailable(errors::with_causes(&error), None),
+        PushError::Damaged(_) | PushError::Differs { .. } => errors::corrupt(with_causes(&error)),
+        _ => errors::unavailable(with_causes(&error), None),
     })?;
     let figures = PyDict::new(py);
     figures.set_item("samples", summary.samples)?;
@@ -349,13 +350,13 @@ fn refused(error: &PackError, cause: impl FnOnce() -> Option<PyErr>) -> PyErr {
             }
             errors::unavailable(format!("{error}: {named} (`allow_unreadable=True` packs the others)"), cause())
         }
-        PackError::NoneDecodes { .. } | PackError::SourceDamaged { .. } => errors::corrupt(error.to_string()),
-        PackError::SourceUnavailable { .. } => errors::unavailable(error.to_string(), cause()),
+        PackError::NoneDecodes { .. } | PackError::SourceDamaged { .. } => errors::corrupt(with_causes(error)),
+        PackError::SourceUnavailable { .. } => errors::unavailable(with_causes(error), cause()),
         PackError::NoFile { .. }
         | PackError::NameTooLong { .. }
         | PackError::ClassNameTooLong { .. }
         | PackError::TooMany { .. }
-        | PackError::TooLarge { .. } => errors::configuration(error.to_string()),
+        | PackError::TooLarge { .. } => errors::wrong_options(error),
         _ => errors::refused(error),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::packing::{Packing, pushed_part};
+use ddlp_cause::with_causes;
 use ddlp_host::dataset::Identity;
 use ddlp_host::dataset::pack::{self, JoinError, Pack, PartIndex};
 use ddlp_host::{Host, open_pack};
@@ -19,7 +20,7 @@ pub fn index_of_part<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py,
         let pack = opened(&path)?;
         let mut index = vec![0; pack.layout().data_offset as usize];
         let read = pack.read_bytes(0, &mut index);
-        read.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+        read.map_err(|error| errors::unavailable(with_causes(&error), None))?;
         Ok(index)
     };
     Ok(PyBytes::new(py, &py.detach(read)?))
@@ -90,7 +91,7 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
 
 /// Returns the exception for parts that make no pack.
 fn unjoined(error: &JoinError) -> PyErr {
-    let said = errors::with_causes(error);
+    let said = with_causes(error);
     match error {
         JoinError::NoneDecodes { .. } => errors::corrupt(said),
         JoinError::Source { .. } | JoinError::Changed { .. } | JoinError::Record(_) | JoinError::Index(_) => {

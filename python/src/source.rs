@@ -3,6 +3,7 @@
 
 use crate::errors;
 use crate::labels::{self, UNKNOWN};
+use ddlp_cause::with_causes;
 use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -240,7 +241,7 @@ impl Sequence {
     /// run.
     fn refused_at_once(&self, index: u64, error: PyErr) -> PyErr {
         let refused = self.unavailable(index, Python::attach(|py| error.clone_ref(py)));
-        errors::unavailable(errors::with_causes(&refused), Some(error))
+        errors::unavailable(with_causes(&refused), Some(error))
     }
 
     fn refused(&self, index: u64, error: PyErr) -> ReadError {

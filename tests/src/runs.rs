@@ -1,6 +1,7 @@
 //! Runs the loader, and keeps the results that tests compare.
 
 use crate::agent::program;
+pub use ddlp_cause::with_causes as chain;
 use ddlp_host::report::{FaultKind, FaultReport};
 use ddlp_host::{
     Batch, DType, Digest, DriveSpec, Element, Host, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
@@ -211,17 +212,6 @@ pub fn wait_for_drive(loader: &Loader) {
     wait_until("the drive is back or given up", || {
         drive_is_up(loader) || faults(&loader.progress(), FaultKind::Refused) > 0
     });
-}
-
-/// Returns an error's message with those of its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Returns a loader over a dataset, with small batches and a fixed host NQN, which leaves no file behind. Drives have

@@ -4,10 +4,10 @@ use super::queue::{Finishing, Sample, WorkerTask};
 use super::row_crc::RowCrc;
 use crate::job::LoadedProgram;
 use crate::log_limit::LogLimit;
+use ddlp_cause::with_causes;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::{Dataset, Unavailable};
-use std::error::Error;
 use std::sync::Arc;
 
 /// A worker's tools.
@@ -92,7 +92,6 @@ impl Kit {
 pub(super) fn log_unavailable(error: &Unavailable) {
     static LIMIT: LogLimit = LogLimit::new();
     if LIMIT.allows() {
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        tracing::error!("{error}{cause}; the host prepares the batch itself");
+        tracing::error!("{}; the host prepares the batch itself", with_causes(error));
     }
 }

@@ -217,17 +217,10 @@ fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr).init();
 }
 
-/// Formats an error and its causes, one per line. Leaves out a cause with which the line above already ends.
+/// Formats an error and its causes, one per line.
 fn error_text(error: &anyhow::Error) -> String {
-    let mut lines = Vec::<String>::new();
-    for cause in error.chain() {
-        let line = cause.to_string();
-        if !lines.last().is_some_and(|above| above.ends_with(&line)) {
-            lines.push(line);
-        }
-    }
     let mut text = String::new();
-    for (depth, line) in lines.iter().enumerate() {
+    for (depth, line) in ddlp_cause::messages(error.as_ref()).iter().enumerate() {
         let head = if depth == 0 { "error: " } else { "  because: " };
         let body = line.lines().map(text::message).collect::<Vec<_>>().join("\n    ");
         text.push_str(&format!("{head}{body}\n"));

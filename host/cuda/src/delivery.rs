@@ -155,7 +155,7 @@ pub(crate) fn megabytes(bytes: usize) -> String {
 
 /// Returns the error for something that the system refuses.
 pub(crate) fn refused(what: &'static str, error: io::Error) -> CudaError {
-    CudaError::System { what, source: Arc::new(error) }
+    CudaError::System { what, source: error.into() }
 }
 
 impl Pairs {

@@ -1,10 +1,9 @@
 //! Why batches cannot be delivered to a device.
 
 use crate::driver::{CAPABILITY_MIN, code};
+use ddlp_cause::Cause;
 use ddlp_host::DeliveryError;
-use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 
 /// Why a device cannot be used, or a batch cannot be delivered to it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -168,12 +167,12 @@ pub enum CudaError {
     )]
     Forked,
     /// The system refused memory or a thread.
-    #[error("the operating system refused {what}: {source}")]
+    #[error("the operating system refused {what}")]
     System {
         /// What was asked for.
         what: &'static str,
         /// The system's answer.
-        source: Arc<std::io::Error>,
+        source: Cause,
     },
     /// The consumer has no place for a field.
     #[error("there is no place for the field {field}")]
@@ -181,7 +180,7 @@ pub enum CudaError {
         /// Name of the field.
         field: String,
         /// What the consumer says.
-        source: Arc<dyn Error + Send + Sync>,
+        source: Cause,
     },
 }
 

@@ -6,7 +6,6 @@ use crate::error::CudaError;
 use ddlp_host::{Batch, Field, FieldView, Finishing};
 use std::error::Error;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// What takes a batch: a stream, and places for its fields in memory of the device.
 ///
@@ -99,7 +98,7 @@ fn places(batch: &Batch, consumer: &mut dyn Consumer) -> Result<Vec<Address>, Cu
         let view = batch.field(&field.name).expect("the batch names it");
         consumer.place(view).map_err(|error| match error.downcast::<CudaError>() {
             Ok(error) => *error,
-            Err(error) => CudaError::Place { field: field.name.clone(), source: Arc::from(error) },
+            Err(error) => CudaError::Place { field: field.name.clone(), source: error.into() },
         })
     };
     batch.fields().map(place).collect()

@@ -1,36 +1,37 @@
 //! The error of this crate.
 
+use ddlp_cause::Cause;
 use ddlp_nvme::Status;
 use nix::errno::Errno;
 use std::io;
 use std::time::Duration;
 
 /// Why a command got no completion.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum DriverError {
     /// The connection is gone. Commands in flight may or may not have run.
-    #[error("no connection to {peer}: {reason}")]
+    #[error("no connection to {peer}")]
     Lost {
         /// Address or node of the controller.
         peer: String,
-        /// Reason of the loss.
-        reason: String,
+        /// Cause of the loss.
+        source: Cause,
     },
     /// The system's resolver has no address for the peer's name.
-    #[error("the name in {peer} cannot be resolved: {reason}")]
+    #[error("the name in {peer} cannot be resolved")]
     Unresolved {
         /// Address of the controller.
         peer: String,
-        /// What the resolver said.
-        reason: String,
+        /// The resolver's error.
+        source: Cause,
     },
     /// This process, or the whole system, may open no more files, and a connection is one.
-    #[error("no connection to {peer}: {reason}")]
+    #[error("no connection to {peer}")]
     TooManyFiles {
         /// Address or node of the controller.
         peer: String,
-        /// What the system said.
-        reason: String,
+        /// The system's error.
+        source: Cause,
     },
     /// The peer did not answer within the time-out. For the caller, the association is over. The user-space driver ends
     /// it; the kernel keeps it, so that commands running on the drive can be cancelled.
@@ -71,12 +72,12 @@ pub enum DriverError {
         what: String,
     },
     /// The peer broke the protocol.
-    #[error("{peer} broke the protocol: {what}")]
+    #[error("{peer} broke the protocol")]
     Protocol {
         /// Address or node of the controller.
         peer: String,
         /// How the peer broke it.
-        what: String,
+        source: Cause,
     },
     /// A command failed that had to succeed.
     #[error("{peer} answered {what} with {status}")]
@@ -97,11 +98,11 @@ pub enum DriverError {
 
 impl DriverError {
     /// Returns the error for a socket or node that the system does not open.
-    pub(crate) fn not_opened(peer: &str, error: &io::Error) -> Self {
-        let (peer, reason) = (peer.to_owned(), error.to_string());
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EMFILE | Errno::ENFILE) => Self::TooManyFiles { peer, reason },
-            _ => Self::Lost { peer, reason },
+    pub(crate) fn not_opened(peer: &str, error: io::Error) -> Self {
+        let (peer, errno) = (peer.to_owned(), error.raw_os_error().map(Errno::from_raw));
+        match errno {
+            Some(Errno::EMFILE | Errno::ENFILE) => Self::TooManyFiles { peer, source: error.into() },
+            _ => Self::Lost { peer, source: error.into() },
         }
     }
 
@@ -117,13 +118,13 @@ impl DriverError {
         )
     }
 
-    /// Returns only the reason of a lost connection, and only what timed out after how long; of any other error, the
-    /// whole message.
-    pub fn reason(&self) -> String {
+    /// Returns the cause for which the association ended, without the peer's name if this error is a lost connection
+    /// or a time-out; otherwise this error.
+    pub fn cause(&self) -> Cause {
         match self {
-            Self::Lost { reason, .. } => reason.clone(),
-            Self::TimedOut { what, after, .. } => format!("{what} timed out after {after:?}"),
-            error => error.to_string(),
+            Self::Lost { source, .. } => source.clone(),
+            Self::TimedOut { what, after, .. } => format!("{what} timed out after {after:?}").into(),
+            error => error.clone().into(),
         }
     }
 
@@ -160,7 +161,7 @@ mod tests {
         for (errno, is_limit) in
             [(Errno::EMFILE, true), (Errno::ENFILE, true), (Errno::ECONNREFUSED, false), (Errno::EHOSTUNREACH, false)]
         {
-            let error = DriverError::not_opened("peer", &errno.into());
+            let error = DriverError::not_opened("peer", errno.into());
             assert_eq!(matches!(error, DriverError::TooManyFiles { .. }), is_limit, "{error}");
             assert!(error.is_transient() && error.ends_association(), "{error}");
         }

@@ -48,17 +48,17 @@ pub struct HostIdentity {
 #[non_exhaustive]
 pub enum HostError {
     /// A file that may hold the NQN cannot be read.
-    #[error("cannot read the host NQN in {path}: {1}", path = .0.display())]
-    Read(PathBuf, io::Error),
+    #[error("cannot read the host NQN in {path}", path = .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// There is no NQN yet, and no place to keep one.
-    #[error("cannot keep a host NQN for this machine in {path}: {1}", path = .0.display())]
-    Keep(PathBuf, io::Error),
+    #[error("cannot keep a host NQN for this machine in {path}", path = .0.display())]
+    Keep(PathBuf, #[source] io::Error),
     /// The NQN or the identifier is invalid: which one, where it comes from, and the remedy.
     #[error("{0}")]
     Wrong(String),
     /// The system has no random numbers.
-    #[error("no random host identity: {0}")]
-    Random(getrandom::Error),
+    #[error("the system has no random numbers for a host identity")]
+    Random(#[source] getrandom::Error),
 }
 
 impl HostIdentity {

@@ -2,6 +2,7 @@
 
 use crate::contract::{AdminData, Command, Controller};
 use crate::error::DriverError;
+use ddlp_cause::Cause;
 use ddlp_nvme::admin::Identify;
 use ddlp_nvme::identify::IdentifyNamespace;
 use ddlp_nvme::{AdminOpcode, Cns, IDENTIFY_BYTES};
@@ -83,10 +84,10 @@ pub fn identify(
 /// Returns the geometry of an NVM namespace (Identify Namespace, CNS 00h).
 pub fn geometry(controller: &dyn Controller, nsid: u32, timeout: Duration) -> Result<BlockGeometry, DriverError> {
     let page = identify(controller, nsid, Identify { cns: Cns::NAMESPACE, ..Identify::default() }, timeout)?;
-    let protocol = |what: String| DriverError::Protocol { peer: controller.peer().to_owned(), what };
-    let identify = IdentifyNamespace::parse(&page[..]).map_err(|error| protocol(error.to_string()))?;
+    let protocol = |source: Cause| DriverError::Protocol { peer: controller.peer().to_owned(), source };
+    let identify = IdentifyNamespace::parse(&page[..]).map_err(|error| protocol(error.into()))?;
     BlockGeometry::from_identify(identify)
-        .ok_or_else(|| protocol(format!("namespace {nsid} has no usable block format")))
+        .ok_or_else(|| protocol(format!("namespace {nsid} has no usable block format").into()))
 }
 
 #[cfg(test)]

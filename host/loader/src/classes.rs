@@ -70,7 +70,7 @@ mod tests {
     use crate::builder::LoaderBuilder;
     use crate::setup::RunSetup;
     use crate::state::StateError;
-    use std::error::Error;
+    use ddlp_cause::with_causes;
     use std::fs;
     use tempfile::TempDir;
 
@@ -126,17 +126,6 @@ mod tests {
         assert!(said.contains("`classes`: 1 of the dataset's classes") && said.contains("class2"), "{said}");
     }
 
-    /// Returns an error and its causes in words.
-    fn chain(error: &LoaderError) -> String {
-        let mut words = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            words = format!("{words}: {error}");
-            cause = error.source();
-        }
-        words
-    }
-
     #[test]
     fn given_classes_number_the_labels_of_a_file() {
         let root = list();
@@ -144,7 +133,7 @@ mod tests {
         let setup = |text: &str| {
             fs::write(&table, text).unwrap();
             RunSetup::new(&builder(&root, "flat", &ALL).with(|o| o.fields = Some(table.clone())))
-                .map_err(|error| chain(&error))
+                .map_err(|error| with_causes(&error))
         };
         let named = setup("name,label\n1,class2\n2,class0\n").unwrap_or_else(|error| panic!("{error}"));
         let label = |index| i64::from_ne_bytes(named.beside.value(0, index).try_into().unwrap());

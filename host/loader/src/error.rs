@@ -39,8 +39,8 @@ pub enum LoaderError {
     /// This run cannot be resumed from the state.
     #[error("the run cannot be resumed")]
     State(#[source] StateError),
-    /// A drive cannot be used. The message names the drive and says what to do.
-    #[error("drive {drive} cannot be used: {source}")]
+    /// A drive cannot be used. The source says what to do.
+    #[error("drive {drive} cannot be used")]
     Drive {
         /// Its address.
         drive: String,
@@ -230,17 +230,23 @@ impl LoaderError {
     }
 }
 
-/// Why a drive cannot be used. The message contains the cause's message, and says what to do.
+/// Why a drive cannot be used. The message contains the cause's message, and says what to do. The source is that of the
+/// cause.
 #[derive(Debug)]
 pub struct DriveError {
-    reason: String,
+    message: String,
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl DriveError {
-    /// Creates an error whose message `reason` includes the cause.
-    pub(crate) fn new(reason: String, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { reason, cause: Some(cause.into()) }
+    /// Creates an error whose `message` includes that of the cause, but not those of the cause's sources.
+    pub(crate) fn new(message: String, cause: impl Error + Send + Sync + 'static) -> Self {
+        Self { message, cause: Some(Box::new(cause)) }
+    }
+
+    /// Creates an error that says what the cause says.
+    pub(crate) fn of(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(cause.to_string(), cause)
     }
 
     /// Returns the error from which this one was made. It is no [`source`](Error::source), since the message contains
@@ -251,18 +257,22 @@ impl DriveError {
 }
 
 impl From<String> for DriveError {
-    fn from(reason: String) -> Self {
-        Self { reason, cause: None }
+    fn from(message: String) -> Self {
+        Self { message, cause: None }
     }
 }
 
 impl fmt::Display for DriveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
+        f.write_str(&self.message)
     }
 }
 
-impl Error for DriveError {}
+impl Error for DriveError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref()?.source()
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -281,11 +291,15 @@ mod tests {
 
     #[test]
     fn a_drives_error_says_why_and_keeps_its_cause() {
-        let cause = std::io::Error::other("connection refused");
-        let source = DriveError::new("connection refused; is the agent running there?".into(), cause);
+        let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
+        let cause = ddlp_driver::DriverError::Lost { peer: "tcp://a".into(), source: refused.into() };
+        let source = DriveError::new(format!("{cause} (is the agent running there?)"), cause);
         let error = LoaderError::Drive { drive: "csd".into(), source };
-        assert_eq!(error.to_string(), "drive csd cannot be used: connection refused; is the agent running there?");
-        let LoaderError::Drive { source, .. } = &error else { unreachable!() };
-        assert!(source.cause().is_some_and(|cause| cause.is::<std::io::Error>()));
+        assert_eq!(
+            ddlp_cause::with_causes(&error),
+            "drive csd cannot be used: no connection to tcp://a (is the agent running there?): connection refused"
+        );
+        let io_error = error.source().and_then(Error::source).and_then(|source| source.downcast_ref());
+        assert_eq!(io_error.map(std::io::Error::kind), Some(ErrorKind::ConnectionRefused));
     }
 }

@@ -4,7 +4,7 @@
 mod blocks;
 
 use crate::drive::Endpoint;
-use crate::error::LoaderError;
+use crate::error::{DriveError, LoaderError};
 use blocks::DriveBlocks;
 use ddlp_dataset::pack::{Blocks, FormatError, Pack};
 use ddlp_dataset::{Dataset, Kind, OpenError, OpenOptions};
@@ -87,11 +87,11 @@ fn open_drive_pack(address: &str, host: &Host, cache: Option<&CacheOptions>) -> 
         LoaderError::Options(format!("{address} is not the address of a drive: {error}; {help}"))
     })?;
     let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
-    let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
+    let endpoint = Endpoint::remote(address, host).map_err(refused)?;
     let mut blocks: Box<dyn Blocks> = Box::new(DriveBlocks::open(endpoint, address).map_err(refused)?);
     if let Some(options) = cache {
         blocks = Box::new(CachedBlocks::new(blocks, options).map_err(|error| match error {
-            CacheError::Unread(error) => refused(error.to_string().into()),
+            CacheError::Unread(error) => refused(DriveError::of(error)),
             CacheError::Folder(what) => LoaderError::Options(what),
         })?);
     }

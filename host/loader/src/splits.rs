@@ -12,6 +12,7 @@ mod filter;
 
 use crate::order::{split, split_evenly};
 use columns::{NAME, SampleColumns};
+use ddlp_cause::with_causes;
 use ddlp_dataset::{Dataset, SampleFields};
 pub use file::{Split, SplitPart};
 use filter::Filter;
@@ -88,7 +89,7 @@ pub struct SplitError(pub(crate) String);
 
 impl From<io::Error> for SplitError {
     fn from(error: io::Error) -> Self {
-        Self(error.to_string())
+        Self(with_causes(&error))
     }
 }
 
@@ -153,7 +154,7 @@ fn matching(text: &str, columns: &SampleColumns<'_>) -> Result<Vec<u64>, SplitEr
     for first in (0..columns.samples()).step_by(SAMPLES_AT_ONCE as usize) {
         let samples = first..columns.samples().min(first + SAMPLES_AT_ONCE);
         if filter.asks(NAME) {
-            columns.read_names(samples.clone()).map_err(|error| SplitError(error.to_string()))?;
+            columns.read_names(samples.clone()).map_err(|error| SplitError(with_causes(&error)))?;
         }
         found.extend(samples.filter(|&sample| filter.matches(columns, sample)));
     }

@@ -13,6 +13,7 @@ mod text;
 
 use crate::Dataset;
 use crate::shards::{ShardError, Shards, shard_paths};
+use ddlp_cause::Cause;
 use ddlp_pixels::{DType, Field, FieldKind, IMAGE, LABEL};
 use rows::Rows;
 use std::io;
@@ -99,7 +100,7 @@ pub enum FieldsError {
     },
     /// The classes of ImageNet's ground truth are unknown.
     #[error(
-        "{} must say which classes the numbers of the ground truth are, but cannot be read ({what}): copy it from the \
+        "{} must say which classes the numbers of the ground truth are, but cannot be read: copy it from the \
          development kit, where it lies beside the ground truth, or use LOC_val_solution.csv of Kaggle",
         .path.display()
     )]
@@ -107,7 +108,7 @@ pub enum FieldsError {
         /// The list of classes.
         path: PathBuf,
         /// What is wrong with it.
-        what: String,
+        source: Cause,
     },
     /// Shards have no numbers beside the images.
     #[error("{} has no .json members, whose numbers would be fields", .path.display())]

@@ -151,7 +151,7 @@ impl<'f> RunLengths<'f> {
     /// Appends the indices of all pixels, in the order of the file. Pixels that the codes skip have the index 0. An end
     /// mark is not necessary.
     fn read(&self, count: usize, indices: &mut Vec<u8>) -> Result<(), PixelError> {
-        let ended = || PixelError::Truncated { message: "the codes end before the image does".into() };
+        let ended = || PixelError::Truncated { source: "the codes end before the image does".into() };
         let width = self.width as usize;
         let (mut at, mut x) = (self.codes, 0);
         while indices.len() < count {

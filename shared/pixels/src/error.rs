@@ -1,6 +1,7 @@
 //! Errors of this crate, and the code of one byte that carries an error's reason across the link.
 
 use crate::function::CallError;
+use ddlp_cause::Cause;
 use std::fmt;
 
 /// Reason why a sample could not be prepared. The codes are stable: packs, and the link between host and drive, carry
@@ -96,16 +97,16 @@ pub enum PixelError {
         first: Vec<u8>,
     },
     /// The file ends before its image does.
-    #[error("the file ends before its image does: {message}")]
+    #[error("the file ends before its image does")]
     Truncated {
-        /// Message of the decoder.
-        message: String,
+        /// What the decoder says: its error, or words.
+        source: Cause,
     },
     /// The decoder gave up on the contents.
-    #[error("malformed: {message}")]
+    #[error("malformed")]
     Malformed {
-        /// Message of the decoder.
-        message: String,
+        /// What the decoder says: its error, or words.
+        source: Cause,
     },
     /// The image has more pixels than the limit.
     #[error("the image has {width}x{height} pixels, more than the limit of {limit}")]

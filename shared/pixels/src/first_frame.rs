@@ -38,7 +38,7 @@ impl FirstFrame {
     }
 
     fn of_webp(file: &[u8]) -> Result<Option<Self>, PixelError> {
-        let malformed = |message: &str| PixelError::Malformed { message: message.to_owned() };
+        let malformed = |message: &str| PixelError::Malformed { source: message.into() };
         let Some((b"VP8X", header)) = riff_chunks(file).next() else { return Ok(None) };
         if header.len() < 10 || header[0] & ANIMATION == 0 {
             return Ok(None);

@@ -46,7 +46,7 @@ impl FormImage<'_> {
     pub(crate) fn check(&self, limits: Limits) -> Result<(), PixelError> {
         limits.check_pixels(self.width, self.height)?;
         if self.width == 0 || self.height == 0 || !(1..=8).contains(&self.orientation) {
-            return Err(PixelError::Malformed { message: format!("{self:?}") });
+            return Err(PixelError::Malformed { source: format!("{self:?}").into() });
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::jpeg::ffi::{Block, BlockRow, Coefficients, Extent, Object, Script};
 use crate::large;
 use crate::limits::Limits;
 use crate::range;
+use ddlp_cause::with_causes;
 
 /// Result of checking a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,11 @@ pub enum Verdict {
 
 impl Verdict {
     pub(crate) fn of(error: &PixelError) -> Self {
+        let message = with_causes(error);
         if !error.is_of_the_image() {
-            return Self::Undecided { message: error.to_string() };
+            return Self::Undecided { message };
         }
-        Self::Rejected { reason: error.reason(), message: error.to_string() }
+        Self::Rejected { reason: error.reason(), message }
     }
 }
 
@@ -89,7 +91,7 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
     if again.rewritten.is_some() || begun_again.warnings > 0 {
         let message =
             format!("rewritten, it has {} warnings and {} coefficients out of range", again.warnings, again.clamped);
-        return Err(PixelError::Malformed { message });
+        return Err(PixelError::Malformed { source: message.into() });
     }
     // If neither warnings nor coefficients are the reason, the bytes behind the scan are: count a warning for them.
     let warnings = warnings.max(begun.warnings).max(u32::from(clamped == 0));

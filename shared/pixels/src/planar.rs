@@ -45,8 +45,8 @@ impl<'a> Planes<'a> {
         }
         let message = || format!("{} bytes are not three planes of {width}x{height}", bytes.len());
         match (bytes.len() as u128).cmp(&expected) {
-            Ordering::Less => Err(PixelError::Truncated { message: message() }),
-            Ordering::Greater => Err(PixelError::Malformed { message: message() }),
+            Ordering::Less => Err(PixelError::Truncated { source: message().into() }),
+            Ordering::Greater => Err(PixelError::Malformed { source: message().into() }),
             Ordering::Equal => {
                 let (red, rest) = bytes.split_at(bytes.len() / 3);
                 let (green, blue) = rest.split_at(bytes.len() / 3);

@@ -7,6 +7,7 @@
 use crate::error::PixelError;
 use crate::info::{Format, ImageInfo};
 use crate::limits::Limits;
+use ddlp_cause::Cause;
 
 /// Longest number of a plain file, in digits.
 const DIGITS_MAX: usize = 10;
@@ -35,12 +36,12 @@ pub(crate) struct Pnm<'f> {
     data: &'f [u8],
 }
 
-fn malformed(message: impl Into<String>) -> PixelError {
-    PixelError::Malformed { message: message.into() }
+fn malformed(message: impl Into<Cause>) -> PixelError {
+    PixelError::Malformed { source: message.into() }
 }
 
 fn truncated(message: &str) -> PixelError {
-    PixelError::Truncated { message: message.to_owned() }
+    PixelError::Truncated { source: message.into() }
 }
 
 impl<'f> Pnm<'f> {

@@ -121,7 +121,7 @@ impl Preparer {
         self.plan = memory;
         match rendered? {
             Rendered::Done(prepared) => Ok(prepared),
-            Rendered::NeedsFile => Err(PixelError::Malformed { message: "a part of the JPEG is damaged".into() }),
+            Rendered::NeedsFile => Err(PixelError::Malformed { source: "a part of the JPEG is damaged".into() }),
         }
     }
 

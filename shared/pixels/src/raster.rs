@@ -74,7 +74,7 @@ fn admit(limits: Limits, (width, height): (u32, u32), own_bytes: u64) -> Result<
     let all_bytes = own_bytes.saturating_add(count * 3);
     limits.check_memory(all_bytes)?;
     if count == 0 {
-        return Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") });
+        return Err(PixelError::Malformed { source: format!("an image of {width}x{height} pixels").into() });
     }
     Ok(large::turn(all_bytes))
 }
@@ -96,7 +96,7 @@ fn decode_frame(
     }
     let decoded = decode(&frame.still, format, limits, native, pixels)?;
     if (decoded.width, decoded.height) != frame.size {
-        return Err(PixelError::Malformed { message: "the first frame has another size than its image".into() });
+        return Err(PixelError::Malformed { source: "the first frame has another size than its image".into() });
     }
     // The frame's own pixels, in `native`, are not needed any more.
     native.clear();
@@ -240,16 +240,17 @@ fn rgb_from(color: ColorType, native: &[u8], pixels: &mut Vec<u8>) -> Result<(),
 }
 
 fn error_of(error: ImageError, limits: Limits) -> PixelError {
-    let message = error.to_string();
     match &error {
         ImageError::Limits(limit) => match limit.kind() {
-            LimitErrorKind::DimensionError => PixelError::Unsupported { message },
+            LimitErrorKind::DimensionError => PixelError::Unsupported { message: error.to_string() },
             _ => PixelError::TooMuchMemory { limit: limits.memory_bytes },
         },
-        ImageError::Unsupported(_) => PixelError::Unsupported { message },
-        ImageError::IoError(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => PixelError::Truncated { message },
-        _ if ended(&error) => PixelError::Truncated { message },
-        _ => PixelError::Malformed { message },
+        ImageError::Unsupported(_) => PixelError::Unsupported { message: error.to_string() },
+        ImageError::IoError(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
+            PixelError::Truncated { source: error.into() }
+        }
+        _ if ended(&error) => PixelError::Truncated { source: error.into() },
+        _ => PixelError::Malformed { source: error.into() },
     }
 }
 

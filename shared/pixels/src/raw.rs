@@ -57,7 +57,7 @@ impl RawRows {
             // Both are at most the height, a u32.
             return Ok(first as u32..end as u32);
         }
-        Err(PixelError::Malformed { message: format!("{image:?}, in groups of {} rows", self.group_rows) })
+        Err(PixelError::Malformed { source: format!("{image:?}, in groups of {} rows", self.group_rows).into() })
     }
 
     /// Checks the checksums of whole groups of rows.
@@ -89,7 +89,9 @@ impl FormDecoder for RawRows {
         let groups = Self { group_rows: self.group_rows.min(height) };
         let Range { start, end } = groups.groups_of(rect.y..rect.y + rect.height, height);
         if start < rows.start || end > rows.end {
-            return Err(PixelError::Malformed { message: format!("rows {start} to {end} are needed of {image:?}") });
+            return Err(PixelError::Malformed {
+                source: format!("rows {start} to {end} are needed of {image:?}").into(),
+            });
         }
         let row_bytes = row_bytes(width) as usize;
         let groups_of_band = (BAND_BYTES / row_bytes.saturating_mul(groups.group_rows as usize)).max(1) as u32;

@@ -39,7 +39,7 @@ pub(super) fn allowed(bytes: usize) -> Duration {
 
 /// Returns an error that will not pass.
 pub(super) fn lasting(what: String) -> io::Error {
-    io::Error::other(BlocksError::Lasting(what))
+    io::Error::other(BlocksError::Lasting(what.into()))
 }
 
 /// A path to a server.

@@ -221,7 +221,7 @@ impl<S: ValueServer> ValueBlocks<S> {
                     lasting(format!("a row of the value {value} is missing; `ddlp push` sends it again"))
                 }
                 (There::All, value) => {
-                    io::Error::other(BlocksError::Damaged(format!("the value {value} is cut short")))
+                    io::Error::other(BlocksError::Damaged(format!("the value {value} is cut short").into()))
                 }
             },
         })

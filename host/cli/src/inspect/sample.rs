@@ -2,6 +2,7 @@
 
 use super::{row, verdict_text};
 use crate::text;
+use ddlp_cause::with_causes;
 use ddlp_dataset::pack::{IndexRecord, Pack, StoredVerdict, verify_sample};
 use ddlp_dataset::{Dataset, Piece};
 use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
@@ -131,10 +132,10 @@ impl DescribedSample {
         let (image, problem) = match dataset.sample(index, &mut bytes) {
             Ok(Source::Encoded(file)) => match Preparer::new(Limits::default()).info(file) {
                 Ok(info) => (Some(info.into()), None),
-                Err(error) => (None, Some(error.to_string())),
+                Err(error) => (None, Some(with_causes(&error))),
             },
             Ok(_) => (None, None),
-            Err(error) => (None, Some(format!("{:#}", anyhow::Error::from(error)))),
+            Err(error) => (None, Some(with_causes(&error))),
         };
         let broken = pack.map_or(Vec::new(), |pack| verify_sample(pack, index));
         let damage = broken.iter().map(ToString::to_string).reduce(|all, next| format!("{all}; {next}"));

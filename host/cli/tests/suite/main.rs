@@ -345,7 +345,7 @@ fn an_agent_that_cannot_be_executed_is_named_although_sigchld_is_ignored() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(
-        message.starts_with("error: ") && message.contains("/no/such/agent cannot be started (No such"),
+        message.contains("/no/such/agent cannot be started (") && message.contains("because: No such file"),
         "{message}"
     );
 }

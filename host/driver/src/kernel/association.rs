@@ -4,6 +4,7 @@ use super::nodes::Nodes;
 use super::request::{Data, KernelAnswer, Request, Toward};
 use crate::contract::{Command, Completion};
 use crate::error::DriverError;
+use ddlp_cause::Cause;
 use ddlp_nvme::status::sct;
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -50,10 +51,10 @@ impl KernelAssociation {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Ends the association on this side, and returns the error with this reason.
-    pub(super) fn lose(&self, reason: &str) -> DriverError {
+    /// Ends the association on this side, and returns the error with this cause.
+    pub(super) fn lose(&self, cause: impl Into<Cause>) -> DriverError {
         self.close();
-        DriverError::Lost { peer: self.peer().to_owned(), reason: reason.to_owned() }
+        DriverError::Lost { peer: self.peer().to_owned(), source: cause.into() }
     }
 
     pub(super) fn check(&self) -> Result<(), DriverError> {
@@ -76,14 +77,14 @@ impl KernelAssociation {
             Ok(completion) if completion.status().sct() != sct::PATH => return Ok(completion),
             Ok(completion) => {
                 let (what, status) = (request.what(), completion.status());
-                return Err(self.lose(&format!("{what} did not arrive or may have run: {status}")));
+                return Err(self.lose(format!("{what} did not arrive or may have run: {status}")));
             }
             Err(errno) => errno,
         };
         let (what, peer) = (request.what(), self.peer());
         let refused = |why: &str| Err(DriverError::Invalid(format!("{peer}: {what}: {why}")));
         match errno {
-            Errno::EINTR => Err(self.lose(&format!("the kernel cancelled {what}, which may have run"))),
+            Errno::EINTR => Err(self.lose(format!("the kernel cancelled {what}, which may have run"))),
             Errno::EACCES | Errno::EPERM => {
                 refused(&format!("{errno}: passthrough commands need root or CAP_SYS_ADMIN"))
             }
@@ -94,10 +95,10 @@ impl KernelAssociation {
                     self.close();
                     Err(error)
                 }
-                Ok(()) if errno == Errno::EAGAIN => Err(self.lose(&format!("no path for {what}"))),
+                Ok(()) if errno == Errno::EAGAIN => Err(self.lose(format!("no path for {what}"))),
                 Ok(()) => refused(&format!("the kernel refuses it: {errno}")),
             },
-            _ => Err(self.lose(&format!("{what} failed: {errno}"))),
+            _ => Err(self.lose(format!("{what} failed: {errno}"))),
         }
     }
 }

@@ -60,7 +60,7 @@ impl PassthroughController {
         let request = Identify { cns: Cns::CONTROLLER, ..Identify::default() };
         let page = identify(self, 0, request, super::IDENTIFY_WITHIN)?;
         let identify = IdentifyController::parse(&page[..])
-            .map_err(|error| DriverError::Protocol { peer: self.peer().to_owned(), what: error.to_string() })?;
+            .map_err(|error| DriverError::Protocol { peer: self.peer().to_owned(), source: error.into() })?;
         let limit = identify.transfer_bytes_max(PAGE_MIN);
         Ok(limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX))
     }
@@ -87,10 +87,10 @@ impl PassthroughController {
                 Ok(found) if found == nsid => {}
                 Ok(found) => {
                     let what = format!("the node found for namespace {nsid} belongs to namespace {found}");
-                    return Err(self.association.lose(&what));
+                    return Err(self.association.lose(what));
                 }
                 Err(errno) => {
-                    return Err(self.association.lose(&format!("a node does not tell its namespace: {errno}")));
+                    return Err(self.association.lose(format!("a node does not tell its namespace: {errno}")));
                 }
             }
         }

@@ -55,7 +55,7 @@ impl Lane {
             Carrier::Ring(ring) => ring.start(request),
             Carrier::Threads(threads) => threads.start(request),
         };
-        started.map_err(|error| self.association.lose(&format!("a command could not be sent: {error}")))
+        started.map_err(|error| self.association.lose(format!("a command could not be sent: {error}")))
     }
 
     /// Returns the next command that is over, or `None` at `until`. Returns an error if the association is closed
@@ -68,7 +68,7 @@ impl Lane {
                 Carrier::Ring(ring) => ring.next(slice),
                 Carrier::Threads(threads) => Ok(threads.next(slice)),
             };
-            match ended.map_err(|error| self.association.lose(&format!("waiting failed: {error}")))? {
+            match ended.map_err(|error| self.association.lose(format!("waiting failed: {error}")))? {
                 Some((request, outcome)) => {
                     let completion = self.association.judge(outcome, &request);
                     return Ok(Some(FinishedCommand { tag: request.tag, completion, data: request.into_data() }));

@@ -11,6 +11,7 @@
 use super::KernelTarget;
 use crate::error::DriverError;
 use crate::sysfs::{ControllerState, Sysfs};
+use ddlp_cause::Cause;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -37,7 +38,7 @@ impl OpenNode {
                         "{errno}: run as root, or give this user the node by a udev rule (see `ddlp devices`)"
                     ),
                 },
-                _ => DriverError::not_opened(&path.display().to_string(), &error),
+                _ => DriverError::not_opened(&path.display().to_string(), error),
             }
         })
     }
@@ -83,7 +84,7 @@ impl Nodes {
         let peer = target.node.display().to_string();
         let known = target.sysfs.controller_at(&target.node).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
-            _ => DriverError::not_opened(&peer, &error),
+            _ => DriverError::not_opened(&peer, error),
         })?;
         let controller = Arc::new(OpenNode::open(&known.node)?);
         Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, generic: Mutex::default() })
@@ -121,13 +122,11 @@ impl Nodes {
 
     fn open_in(&self, generic: &mut GenericNodes, nsids: &[u32]) -> Result<(), DriverError> {
         if generic.by_nsid.is_empty() {
-            let lost = |reason: String| DriverError::Lost { peer: self.peer.clone(), reason };
-            let known = self.sysfs.controller(&self.name).map_err(|error| lost(error.to_string()))?;
+            let known = self.sysfs.controller(&self.name).map_err(|error| self.lost(error))?;
             let node = |&nsid: &u32| {
                 let path = known.namespace(nsid).and_then(|namespace| namespace.generic.as_deref());
-                let path =
-                    path.ok_or_else(|| lost(format!("there is no generic node (/dev/ng…) of namespace {nsid} yet")));
-                Ok((nsid, Arc::new(OpenNode::open(path?)?)))
+                let missing = || self.lost(format!("there is no generic node (/dev/ng…) of namespace {nsid} yet"));
+                Ok((nsid, Arc::new(OpenNode::open(path.ok_or_else(missing)?)?)))
             };
             generic.by_nsid = nsids.iter().map(node).collect::<Result<_, DriverError>>()?;
         }
@@ -154,11 +153,14 @@ impl Nodes {
 
     /// Fails while the path to the drive is lost, or if the controller is gone.
     pub(super) fn check_live(&self) -> Result<(), DriverError> {
-        let lost = |reason: String| Err(DriverError::Lost { peer: self.peer.clone(), reason });
         match self.sysfs.state(&self.name) {
             Ok(ControllerState::Live) => Ok(()),
-            Ok(state) => lost(format!("its controller is {}", state.as_str())),
-            Err(error) => lost(error.to_string()),
+            Ok(state) => Err(self.lost(format!("its controller is {}", state.as_str()))),
+            Err(error) => Err(self.lost(error)),
         }
+    }
+
+    fn lost(&self, cause: impl Into<Cause>) -> DriverError {
+        DriverError::Lost { peer: self.peer.clone(), source: cause.into() }
     }
 }

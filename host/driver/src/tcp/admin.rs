@@ -86,7 +86,7 @@ impl AdminQueue {
                 ExchangeStep::Progress => {}
                 ExchangeStep::Idle if Instant::now() >= deadline.at => {
                     let error = deadline.timed_out(self.link().peer(), what);
-                    self.link().fail(&error.reason());
+                    self.link().fail(error.cause());
                     return Err(error);
                 }
                 ExchangeStep::Idle => {}
@@ -118,7 +118,7 @@ impl AdminQueue {
         match keep_alive.outstanding {
             Some((_, sent)) if now.saturating_duration_since(sent) >= timeout => {
                 let error = Deadline { at: now, after: timeout }.timed_out(self.link().peer(), "keep alive");
-                self.link().fail(&error.reason());
+                self.link().fail(error.cause());
                 Err(error)
             }
             Some(_) => Ok(()),
@@ -139,7 +139,7 @@ impl AdminQueue {
             keep_alive.outstanding = None;
         }
         let outcome = done.completion.success(self.link().peer(), "keep alive").map(drop);
-        outcome.inspect_err(|error| self.link().fail(&error.reason()))
+        outcome.inspect_err(|error| self.link().fail(error.cause()))
     }
 }
 

@@ -63,7 +63,7 @@ impl TcpController {
         let addresses = link.resolve(&target.address, deadline, look_up)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // Close the sockets of an association that was not completed.
-        outcome.inspect_err(|error| link.fail(&error.reason()))
+        outcome.inspect_err(|error| link.fail(error.cause()))
     }
 
     fn establish(
@@ -97,7 +97,7 @@ impl TcpController {
             let keeper = std::thread::Builder::new().name("nvme-keepalive".into());
             let keeper = keeper.spawn(move || keep_alive(&handle, &stopped, interval));
             let keeper =
-                keeper.map_err(|error| link.lost(&format!("the keep alive thread cannot be started: {error}")))?;
+                keeper.map_err(|error| link.lost(format!("the keep alive thread cannot be started: {error}")))?;
             controller.keeper = Some((stop, keeper));
         }
         Ok(controller)
@@ -164,7 +164,7 @@ impl TcpAssociation {
                 }
                 Ok((queue_id, exchange))
             });
-        made.inspect_err(|error| self.link.fail(&error.reason()))
+        made.inspect_err(|error| self.link.fail(error.cause()))
     }
 }
 

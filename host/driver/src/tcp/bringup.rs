@@ -138,7 +138,7 @@ fn identify_controller(admin: &mut AdminQueue, deadline: Deadline) -> Result<Box
     let completion = admin.run(&command, AdminData::Read(&mut page[..]), deadline)?;
     completion.success(admin.link().peer(), &request.cns.to_string())?;
     let identify = IdentifyController::parse(&page[..]);
-    Ok(Box::new(*identify.map_err(|error| admin.link().protocol(error.to_string()))?))
+    Ok(Box::new(*identify.map_err(|error| admin.link().protocol(error))?))
 }
 
 /// Checks the properties that this driver cannot do without.
@@ -191,7 +191,7 @@ fn await_status(
             return Ok(());
         }
         if status.fatal() {
-            return Err(admin.link().lost(&format!("fatal controller status at {what}")));
+            return Err(admin.link().lost(format!("fatal controller status at {what}")));
         }
         if Instant::now() >= deadline.at {
             return Err(deadline.timed_out(admin.link().peer(), what));

@@ -4,6 +4,7 @@ use super::deadline::Deadline;
 use super::link::TcpLink;
 use super::target::TcpTarget;
 use crate::error::DriverError;
+use ddlp_cause::Cause;
 use ddlp_nvme::tcp::{
     ConnectionPhase, DIGEST_BYTES, DataDigest, Digests, FatalError, HeaderDecoder, IcReq, Incoming, Pdu, PduError,
     PduLimits, Role,
@@ -49,8 +50,7 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<Self, DriverError> {
         let stream = dial(addresses, link, deadline)?;
-        let lost = |error: std::io::Error| link.lost(&error.to_string());
-        stream.set_nodelay(true).map_err(lost)?;
+        stream.set_nodelay(true).map_err(|error| link.lost(error))?;
         if let Some(bytes) = receive_buffer_bytes {
             size_receive_buffer(&stream, bytes);
         }
@@ -85,7 +85,7 @@ impl Connection {
                 Ok(())
             }
             Pdu::Terminate(fatal) => Err(self.link.protocol(format!("the peer ended the connection: {fatal}"))),
-            _ => Err(self.link.protocol("its first answer is no ICResp".into())),
+            _ => Err(self.link.protocol("its first answer is no ICResp")),
         }
     }
 
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Tells the peer why the connection ends, if that is possible at once, and returns the error.
-    pub(super) fn violation(&mut self, fatal: FatalError, what: String) -> DriverError {
+    pub(super) fn violation(&mut self, fatal: FatalError, how: impl Into<Cause>) -> DriverError {
         let request = fatal.encode(Role::Host, self.decoder.header());
         // The result does not matter: the connection ends either way.
         let _ = sendmsg::<()>(
@@ -118,7 +118,7 @@ impl Connection {
             MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
             None,
         );
-        self.link.protocol(what)
+        self.link.protocol(how)
     }
 
     /// Keeps bytes for the next [`Self::send`]: several small PDUs then cost one system call.
@@ -151,7 +151,7 @@ impl Connection {
                         return Err(deadline.timed_out(self.link.peer(), "the data sent to it"));
                     }
                 }
-                Err(errno) => return Err(self.broken(errno.desc())),
+                Err(errno) => return Err(self.broken(io::Error::from(errno))),
             }
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     fn bad_header(&mut self, error: PduError) -> DriverError {
-        self.violation(error.fatal(), error.to_string())
+        self.violation(error.fatal(), error)
     }
 
     /// Receives exactly `into`. Returns false if it is not complete by `at`; the connection is then unusable.
@@ -228,19 +228,19 @@ impl Connection {
                         return Ok(None);
                     }
                 }
-                Err(error) => return Err(self.broken(&error.to_string())),
+                Err(error) => return Err(self.broken(error)),
             }
         }
     }
 
     /// Waits for the socket; returns false at the deadline.
     fn wait(&self, events: PollFlags, at: Instant) -> Result<bool, DriverError> {
-        wait(&self.stream, events, at).map_err(|errno| self.broken(errno.desc()))
+        wait(&self.stream, events, at).map_err(|errno| self.broken(io::Error::from(errno)))
     }
 
-    /// Returns `Lost` with the reason for which the association ended, if it did, otherwise with this reason.
-    fn broken(&self, reason: &str) -> DriverError {
-        self.link.check().err().unwrap_or_else(|| self.link.lost(reason))
+    /// Returns `Lost` with the cause for which the association ended, if it did, otherwise with this cause.
+    fn broken(&self, cause: impl Into<Cause>) -> DriverError {
+        self.link.check().err().unwrap_or_else(|| self.link.lost(cause))
     }
 }
 
@@ -272,7 +272,7 @@ fn dial(addresses: &[SocketAddr], link: &TcpLink, deadline: Deadline) -> Result<
         match stream {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == ErrorKind::TimedOut => last = deadline.timed_out(link.peer(), "connecting"),
-            Err(error) => last = DriverError::not_opened(link.peer(), &error),
+            Err(error) => last = DriverError::not_opened(link.peer(), error),
         }
     }
     Err(last)

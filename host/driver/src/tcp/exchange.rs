@@ -178,7 +178,7 @@ impl Exchange {
     fn noted<T>(&self, outcome: Result<T, DriverError>) -> Result<T, DriverError> {
         outcome.inspect_err(|error| {
             if error.ends_association() {
-                self.link().fail(&error.reason());
+                self.link().fail(error.cause());
             }
         })
     }
@@ -286,7 +286,7 @@ impl Exchange {
         }
         if !self.rules.success_flag {
             let fatal = FatalError { status: FatalStatus::HEADER, info: 1 };
-            return Err(self.connection.violation(fatal, "success flag although flow control is on".into()));
+            return Err(self.connection.violation(fatal, "success flag although flow control is on"));
         }
         self.finish(index, Completion::default(), u16::MAX).map(ExchangeStep::Done)
     }

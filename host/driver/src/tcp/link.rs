@@ -3,7 +3,9 @@
 use super::deadline::Deadline;
 use crate::error::DriverError;
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
+use ddlp_cause::Cause;
 use nix::net::if_::if_nametoindex;
+use std::error::Error;
 use std::io;
 use std::net::{Shutdown, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +51,7 @@ pub(super) struct TcpLink {
 
 #[derive(Debug, Default)]
 struct LinkState {
-    reason: Option<String>,
+    cause: Option<Cause>,
     /// The sockets, including those that are still connecting.
     streams: Vec<Weak<TcpStream>>,
 }
@@ -80,16 +82,16 @@ impl TcpLink {
             return Ok(vec![address]);
         }
         if let Some(address) = with_interface(address) {
-            return address.map(|address| vec![address]).map_err(|error| self.unresolved(&error));
+            return address.map(|address| vec![address]).map_err(|error| self.unresolved(error));
         }
         let found = match take_pending(address) {
             Some(found) => found,
             None => start_look_up(address, look_up)
-                .map_err(|error| self.lost(&format!("{address} cannot be looked up: {error}")))?,
+                .map_err(|error| self.lost(format!("{address} cannot be looked up: {error}")))?,
         };
         let unanswered = loop {
             match found.recv_timeout(RESOLVE_LOOK) {
-                Ok(found) => return found.map_err(|error| self.unresolved(&error)),
+                Ok(found) => return found.map_err(|error| self.unresolved(error)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline.at => {
                     if let Err(error) = self.check() {
                         break error;
@@ -102,50 +104,51 @@ impl TcpLink {
         Err(unanswered)
     }
 
-    /// Returns `Lost` with the first reason, once the link has failed.
+    /// Returns `Lost` with the first cause, once the link has failed.
     pub(super) fn check(&self) -> Result<(), DriverError> {
         if self.is_alive() {
             return Ok(());
         }
-        let reason = lock(&self.state).reason.clone();
-        Err(self.lost(&reason.unwrap_or_default()))
+        let cause = lock(&self.state).cause.clone();
+        Err(self.lost(cause.expect("a link that has failed has a cause")))
     }
 
     /// Registers a connected or connecting socket, which is shut when the link fails.
     pub(super) fn register(&self, stream: &Arc<TcpStream>) {
         let mut state = lock(&self.state);
-        if state.reason.is_some() {
+        if state.cause.is_some() {
             shut(stream);
         }
         state.streams.retain(|stream| stream.strong_count() > 0);
         state.streams.push(Arc::downgrade(stream));
     }
 
-    /// Ends the association; only the first reason is kept.
-    pub(super) fn fail(&self, reason: &str) {
+    /// Ends the association; only the first cause is kept.
+    pub(super) fn fail(&self, cause: impl Into<Cause>) {
         let mut state = lock(&self.state);
-        if state.reason.is_some() {
+        if state.cause.is_some() {
             return;
         }
-        tracing::debug!(peer = self.peer, reason, "association ends");
-        state.reason = Some(reason.to_owned());
+        let cause = cause.into();
+        tracing::debug!(peer = self.peer, error = &*cause as &dyn Error, "association ends");
+        state.cause = Some(cause);
         self.alive.store(false, Ordering::Release);
         state.streams.drain(..).filter_map(|stream| stream.upgrade()).for_each(|stream| shut(&stream));
     }
 
-    pub(super) fn lost(&self, reason: &str) -> DriverError {
-        DriverError::Lost { peer: self.peer.clone(), reason: reason.to_owned() }
+    pub(super) fn lost(&self, cause: impl Into<Cause>) -> DriverError {
+        DriverError::Lost { peer: self.peer.clone(), source: cause.into() }
     }
 
-    fn unresolved(&self, error: &io::Error) -> DriverError {
+    fn unresolved(&self, error: io::Error) -> DriverError {
         match DriverError::not_opened(&self.peer, error) {
-            DriverError::Lost { peer, reason } => DriverError::Unresolved { peer, reason },
+            DriverError::Lost { peer, source } => DriverError::Unresolved { peer, source },
             error => error,
         }
     }
 
-    pub(super) fn protocol(&self, what: String) -> DriverError {
-        DriverError::Protocol { peer: self.peer.clone(), what }
+    pub(super) fn protocol(&self, how: impl Into<Cause>) -> DriverError {
+        DriverError::Protocol { peer: self.peer.clone(), source: how.into() }
     }
 }
 
@@ -225,6 +228,7 @@ impl<T> Drop for GateTurn<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_cause::with_causes;
 
     #[test]
     fn the_first_reason_counts() {
@@ -232,7 +236,7 @@ mod tests {
         assert!(link.check().is_ok());
         link.fail("one");
         link.fail("two");
-        assert_eq!(link.check().unwrap_err().to_string(), "no connection to peer: one");
+        assert_eq!(with_causes(&link.check().unwrap_err()), "no connection to peer: one");
     }
 
     #[test]
@@ -245,7 +249,7 @@ mod tests {
             Ok(Vec::new())
         };
         let error = link.resolve("closed.example:4420", Deadline::after(Duration::from_secs(3600)), look_up);
-        assert_eq!(error.unwrap_err().to_string(), "no connection to peer: closed");
+        assert_eq!(with_causes(&error.unwrap_err()), "no connection to peer: closed");
     }
 
     #[test]
@@ -275,7 +279,7 @@ mod tests {
         assert_eq!(resolve("[fe80::1%7]:9").unwrap(), ["[fe80::1%7]:9".parse().unwrap()]);
         let error = resolve("[fe80::1%nowhere0]:9").unwrap_err();
         assert!(matches!(&error, DriverError::Unresolved { .. }), "{error}");
-        assert!(error.to_string().contains("no network interface \"nowhere0\""), "{error}");
+        assert!(with_causes(&error).contains("no network interface \"nowhere0\""), "{error:?}");
     }
 
     #[test]

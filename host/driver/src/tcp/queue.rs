@@ -96,7 +96,7 @@ impl TcpQueue {
                 ExchangeStep::Idle => {
                     let link = self.exchange().link();
                     let error = deadline.timed_out(link.peer(), "read");
-                    link.fail(&error.reason());
+                    link.fail(error.cause());
                     return Err(error);
                 }
                 ExchangeStep::Done(done) => match reads.iter().position(|(ticket, _)| *ticket == done.ticket) {

@@ -1,6 +1,7 @@
 //! Runs the driver against a well-behaved peer, over real sockets.
 
 use crate::peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
+use ddlp_cause::with_causes;
 use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::reads::READ_PIECE_BYTES;
 use ddlp_driver::tcp;
@@ -291,7 +292,7 @@ fn dropping_the_controller_shuts_it_down_and_wakes_its_queues() {
         let waiter = scope.spawn(move || queue.poll(soon()));
         drop(controller);
         let error = waiter.join().unwrap().unwrap_err();
-        assert!(error.to_string().ends_with("closed by this host"), "{error}");
+        assert!(with_causes(&error).ends_with("closed by this host"), "{error:?}");
     });
     peer.wait_for(|event| *event == Event::ShutdownAsked);
     peer.wait_for(|event| *event == Event::Closed(0));

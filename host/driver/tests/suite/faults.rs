@@ -3,6 +3,7 @@
 //! reason if the protocol can express it, and ends the association unless it concerns one command only.
 
 use crate::peer::{self, BLOCK, Config, Event, Handled, LONG, NSID, Peer, Received, Wire, pattern};
+use ddlp_cause::with_causes;
 use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::tcp;
 use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue};
@@ -92,14 +93,14 @@ impl Bench {
     fn broken(mut self, outcome: Result<(), DriverError>, what: &str, fatal: Option<FatalStatus>) {
         let error = outcome.unwrap_err();
         assert!(matches!(error, DriverError::Protocol { .. }), "{error}");
-        assert!(error.to_string().contains(what), "{error}");
+        assert!(with_causes(&error).contains(what), "{error:?}");
         if let Some(fatal) = fatal {
             assert_eq!(self.peer.wait_for_termination().status, fatal);
         }
         assert!(!self.controller.is_alive());
         let again = self.queue.poll(soon()).unwrap_err();
         assert!(matches!(again, DriverError::Lost { .. }), "{again}");
-        assert!(again.to_string().contains(what), "the reason stays: {again}");
+        assert!(with_causes(&again).contains(what), "the reason stays: {again:?}");
         let admin = self.controller.admin(&Command { opcode: 0xC0, ..Command::default() }, AdminData::None, LONG);
         assert!(matches!(admin, Err(DriverError::Lost { .. })), "{admin:?}");
         assert!(self.controller.open_queue(1).is_err());
@@ -380,7 +381,7 @@ fn an_admin_command_without_an_answer_ends_the_association() {
     assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
     assert!(error.to_string().contains(" to do something within "), "{error}");
     let error = bench.queue.poll(soon()).unwrap_err();
-    assert!(error.to_string().contains("do something timed out after"), "the queue wakes and says why: {error}");
+    assert!(with_causes(&error).contains("do something timed out after"), "the queue wakes and says why: {error:?}");
 }
 
 /// Returns the error of an idle queue after the peer has answered keep alives otherwise than the specification says.
@@ -406,7 +407,7 @@ fn error_after_keep_alives(answer: Handled) -> DriverError {
 #[test]
 fn keep_alives_without_an_answer_end_the_association() {
     let error = error_after_keep_alives(Handled::Yes);
-    assert!(error.to_string().contains("keep alive"), "{error}");
+    assert!(with_causes(&error).contains("keep alive"), "{error:?}");
 }
 
 #[test]
@@ -427,7 +428,7 @@ fn set_up_that_cannot_be_used() {
         let peer = Peer::honest(Config { ic_resp: Some(ic_resp), ..Config::default() });
         let error = tcp::connect(&peer.target()).map(drop).unwrap_err();
         assert!(matches!(error, DriverError::Protocol { .. }), "{error}");
-        assert!(error.to_string().contains(what), "{error}");
+        assert!(with_causes(&error).contains(what), "{error:?}");
     }
 }
 
@@ -463,7 +464,10 @@ fn nobody_there() {
     drop(listener);
     let target = tcp::TcpTarget::new(&address.to_string(), peer::NQN).unwrap();
     let error = tcp::connect(&target).map(drop).unwrap_err();
-    assert!(matches!(error, DriverError::Lost { .. }) && error.is_transient(), "{error}");
+    assert!(error.is_transient(), "{error:?}");
+    let DriverError::Lost { source, .. } = error else { panic!("{error:?}") };
+    let refused = source.downcast_ref::<std::io::Error>().expect("the system's error is kept");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[test]
@@ -489,7 +493,7 @@ fn an_attempt_to_connect_ends_when_another_thread_closes_it() {
                 attempt.join().unwrap()
             });
             assert!(matches!(error, DriverError::Lost { .. }), "{error}");
-            assert!(error.to_string().contains("closed by this host"), "{error}");
+            assert!(with_causes(&error).contains("closed by this host"), "{error:?}");
         }
     }
 }

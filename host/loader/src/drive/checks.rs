@@ -57,7 +57,7 @@ pub(super) enum ResultError {
     Slot(#[from] SlotError),
     #[error(transparent)]
     Driver(#[from] DriverError),
-    #[error("no memory for a batch: {0}")]
+    #[error("no memory for a batch")]
     Memory(#[from] io::Error),
 }
 

@@ -4,10 +4,12 @@ use super::kernel::check_drive;
 use super::link::{DriveLink, Expected, LinkError, closing};
 use super::local::{AgentError, LocalAgent};
 use crate::error::DriveError;
+use ddlp_cause::with_causes;
 use ddlp_driver::host::HostError;
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
 use ddlp_nvme::Status;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,21 +33,22 @@ impl Endpoint {
 
     /// Returns the endpoint of an agent that is already running. Over `tcp://` this end is a host of its own, with the
     /// NQN of `host`.
-    pub fn remote(address: &str, host: &Host) -> Result<Self, String> {
-        let mut target = Target::parse(address).map_err(|error| error.to_string())?;
+    pub fn remote(address: &str, host: &Host) -> Result<Self, DriveError> {
+        let mut target = Target::parse(address).map_err(DriveError::of)?;
         let mut unkept = None;
         if let Target::Kernel(kernel) = &target {
             check_drive(kernel)?;
         }
         if let Target::Tcp(tcp) = &mut target {
-            tcp.host = host.identity().or_else(|error| match error {
+            let host = host.identity().or_else(|error| match error {
                 HostError::Keep(..) => {
-                    tracing::debug!(%error, "this run has a host NQN that is not kept");
+                    tracing::debug!(error = &error as &dyn Error, "this run has a host NQN that is not kept");
                     unkept = Some(error);
-                    HostIdentity::random().map_err(|error| error.to_string())
+                    HostIdentity::random()
                 }
-                error => Err(error.to_string()),
-            })?;
+                error => Err(error),
+            });
+            tcp.host = host.map_err(DriveError::of)?;
         }
         Ok(Self { agent: None, holds_dataset: false, target, unkept })
     }
@@ -69,8 +72,9 @@ impl Endpoint {
     pub fn allow(&self) -> String {
         match (&self.target, &self.unkept) {
             (Target::Tcp(_), Some(error)) => format!(
-                "its list of allowed hosts does not name this host, whose NQN is new in each run ({error}): give an \
-                 allowed NQN as `host_nqn`"
+                "its list of allowed hosts does not name this host, whose NQN is new in each run ({}): give an allowed \
+                 NQN as `host_nqn`",
+                with_causes(error)
             ),
             (Target::Tcp(tcp), None) => {
                 format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)
@@ -103,12 +107,13 @@ impl Endpoint {
                 return format!("{error}; {}", self.allow());
             }
             LinkError::Driver(DriverError::Status { .. }) => "",
-            LinkError::Driver(DriverError::Protocol { .. }) => "; does an NVMe/TCP drive listen there?",
+            // These have a source, which messages name behind what to do.
+            LinkError::Driver(DriverError::Protocol { .. }) => " (does an NVMe/TCP drive listen there?)",
             LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => {
-                "; is the agent running there?"
+                " (is the agent running there?)"
             }
-            LinkError::Driver(DriverError::TooManyFiles { .. }) => "; close files, or raise the limit (`ulimit -n`)",
-            LinkError::Driver(DriverError::Unresolved { .. }) => "; check the host's name, or give its IP address",
+            LinkError::Driver(DriverError::TooManyFiles { .. }) => " (close files, or raise the limit: `ulimit -n`)",
+            LinkError::Driver(DriverError::Unresolved { .. }) => " (check the host's name, or give its IP address)",
         };
         format!("{error}{hint}")
     }

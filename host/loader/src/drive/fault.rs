@@ -6,6 +6,7 @@ use super::local::AgentError;
 use crate::engine::GivenUp;
 use crate::report::FaultKind;
 use crate::schedule::BatchId;
+use ddlp_cause::with_causes;
 use ddlp_csd::slot::SlotError;
 use ddlp_driver::DriverError;
 use ddlp_nvme::Status;
@@ -93,9 +94,11 @@ impl fmt::Display for DriveFault<'_> {
                 write!(f, "the drive could not prepare {}: {status}; {CPU_DOES}; {AGENT_LOG}", of(id))
             }
             Self::NotSent(id, error) => {
+                let error = with_causes(*error);
                 write!(f, "the request for {} could not be sent: {error}; {CPU_DOES}; {AGENT_LOG}", of(id))
             }
             Self::NotRead(id, error) => {
+                let error = with_causes(*error);
                 write!(f, "the result of {} could not be read: {error}; {CPU_DOES}; {AGENT_LOG}", of(id))
             }
             Self::Damaged(id, error) => write!(
@@ -125,14 +128,16 @@ impl fmt::Display for DriveFault<'_> {
             ),
             Self::Lost(error) => write!(
                 f,
-                "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; check that the \
-                 drive's agent runs and that the network is up"
+                "{}; other prongs prepare the drive's batches, and the run tries to reconnect; check that the drive's \
+                 agent runs and that the network is up",
+                with_causes(*error)
             ),
             Self::LostDataset(error) => write!(
                 f,
-                "{error}; this drive holds the dataset, so the CPU prepares nothing until the drive answers; the run \
-                 tries to reconnect, and ends if the drive stays silent; check that the drive's agent runs and that \
-                 the network is up"
+                "{}; this drive holds the dataset, so the CPU prepares nothing until the drive answers; the run tries \
+                 to reconnect, and ends if the drive stays silent; check that the drive's agent runs and that the \
+                 network is up",
+                with_causes(*error)
             ),
             Self::NotKept(reason) => write!(
                 f,
@@ -140,6 +145,7 @@ impl fmt::Display for DriveFault<'_> {
                  drive's agent runs and that the network is up"
             ),
             Self::Away(error) => {
+                let error = with_causes(*error);
                 write!(f, "{error}; the run begins without the drive, which joins as soon as it can be reached")
             }
             Self::FewerSlots { now, before } => write!(
@@ -148,6 +154,7 @@ impl fmt::Display for DriveFault<'_> {
                  --slots {before}"
             ),
             Self::Refused(error) => {
+                let error = with_causes(*error);
                 write!(
                     f,
                     "the drive came back, but cannot be used any more: {error}; {WITHOUT}; begin a new run to use it \
@@ -164,6 +171,7 @@ impl fmt::Display for DriveFault<'_> {
                 write!(f, "the drive's agent had ended or hung, and was started again; {AGENT_LOG}")
             }
             Self::AgentFails(error) => {
+                let error = with_causes(*error);
                 write!(f, "the drive's agent does not start: {error}; the run tries again to start it")
             }
             Self::AgentGivenUp(times) => {
@@ -185,11 +193,11 @@ mod tests {
     fn faults_say_what_happened_what_is_done_and_what_helps() {
         let id = BatchId { epoch: 1, batch: 7 };
         let peer = || "10.0.0.7:4420".to_string();
-        let lost = DriverError::Lost { peer: peer(), reason: "connection refused".into() };
+        let lost = DriverError::Lost { peer: peer(), source: "connection refused".into() };
         let timed_out =
             DriverError::TimedOut { peer: peer(), what: "Execute Program".into(), after: Duration::from_secs(30) };
         let memory = io::Error::from(io::ErrorKind::OutOfMemory);
-        let away = LinkError::Driver(DriverError::Lost { peer: peer(), reason: "connection refused".into() });
+        let away = LinkError::Driver(DriverError::Lost { peer: peer(), source: "connection refused".into() });
         let refused = LinkError::Refused("it holds another dataset".into());
         let table = [
             (DriveFault::Execute(id, Status::INTERNAL), FaultKind::Status, "internal error", "CPU", "log"),

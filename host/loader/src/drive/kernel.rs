@@ -1,5 +1,6 @@
 //! Drives that the kernel is connected to.
 
+use crate::error::DriveError;
 use ddlp_driver::kernel::KernelTarget;
 use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
 use std::io::ErrorKind;
@@ -10,14 +11,14 @@ pub fn is_drive(controller: &KernelController) -> bool {
 }
 
 /// Checks that the node belongs to a drive, without sending a command to it.
-pub(super) fn check_drive(target: &KernelTarget) -> Result<(), String> {
+pub(super) fn check_drive(target: &KernelTarget) -> Result<(), DriveError> {
     let node = target.node.display();
     let remedy = "`ddlp devices` lists drives, and says how to connect one";
     match target.sysfs.controller_at(&target.node) {
         Ok(controller) if is_drive(&controller) => Ok(()),
-        Ok(controller) => Err(format!("{node} is {}, not a DDLP drive; {remedy}", controller.model)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("there is no {node}; {remedy}")),
-        Err(error) => Err(error.to_string()),
+        Ok(controller) => Err(format!("{node} is {}, not a DDLP drive; {remedy}", controller.model).into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("there is no {node}; {remedy}").into()),
+        Err(error) => Err(DriveError::of(error)),
     }
 }
 

@@ -78,8 +78,8 @@ impl DriveLink {
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
         let identity = DriveIdentity::parse(&page).map_err(|error| match error {
             LogError::Checksum { .. } => {
-                let what = format!("its identity log is damaged: {error}");
-                DriverError::Protocol { peer: controller.peer().into(), what }.into()
+                let how = format!("its identity log is damaged: {error}");
+                DriverError::Protocol { peer: controller.peer().into(), source: how.into() }.into()
             }
             LogError::Version { found, known } if found < known => {
                 LinkError::Refused(format!("{error}: update ddlp-device there"))
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_peer_that_breaks_the_protocol_is_no_drive_at_first_and_is_tried_again_later() {
         let error =
-            DriverError::Protocol { peer: "10.0.0.7:4420".into(), what: "its first answer is no ICResp".into() };
+            DriverError::Protocol { peer: "10.0.0.7:4420".into(), source: "its first answer is no ICResp".into() };
         assert!(error.is_transient());
         assert!(!LinkError::Driver(error).is_unreachable());
     }

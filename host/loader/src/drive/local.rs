@@ -60,15 +60,15 @@ pub(crate) enum AgentError {
          --release -p ddlp-device), or name it as the drive's `agent`"
     )]
     NotFound,
-    #[error("{} cannot be started ({source}): {}", program.display(), remedy(source))]
+    #[error("{} cannot be started ({})", program.display(), remedy(source))]
     Spawn { program: PathBuf, source: std::io::Error },
-    #[error("no thread can be started to watch its agent: {source}")]
+    #[error("no thread can be started to watch its agent")]
     Thread { source: std::io::Error },
-    #[error("there is no memory for its result slots ({source}): use fewer slots, smaller batches, or a file")]
+    #[error("there is no memory for its result slots (use fewer slots, smaller batches, or a file)")]
     Memory { source: std::io::Error },
-    #[error("its result slots cannot be opened ({source}): {}", remedy(source))]
+    #[error("its result slots cannot be opened ({})", remedy(source))]
     Files { source: std::io::Error },
-    #[error("its result slots in {} cannot be mapped: {source}", path.display())]
+    #[error("its result slots in {} cannot be mapped", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("its result slots in {} belong to another run: name another file", path.display())]
     InUse { path: PathBuf },
@@ -437,12 +437,13 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_cause::with_causes;
 
     /// Returns the message about a program that does not serve.
     fn refusal(agent: &Path) -> String {
         let drive = LocalDrive { agent: Some(agent.into()), results: LocalResults::Read, ..LocalDrive::default() };
         let dataset = (Path::new("x.ddlp"), None);
-        let error = LocalAgent::start(&drive, dataset, 1, 1, 4096).err().expect("no agent").to_string();
+        let error = with_causes(&LocalAgent::start(&drive, dataset, 1, 1, 4096).err().expect("no agent"));
         assert!(error.contains(&agent.display().to_string()), "{error}");
         error
     }
@@ -451,8 +452,8 @@ mod tests {
     fn a_program_that_is_no_agent_is_named_with_a_remedy() {
         let text = tempfile::NamedTempFile::new().unwrap();
         for (agent, expected) in [
-            (Path::new("/no/such/agent"), "cannot be started (No such file"),
-            (text.path(), "cannot be started (Permission denied"),
+            (Path::new("/no/such/agent"), "): No such file"),
+            (text.path(), "): Permission denied"),
             (Path::new("/bin/true"), "ended before it served (exit status: 0)"),
             (Path::new("/bin/ls"), "ended before it served (exit status: 2)"),
             (Path::new("/bin/echo"), "printed \"serve --listen"),
@@ -501,7 +502,7 @@ mod tests {
         // SAFETY: an ignored signal has no handler.
         unsafe { nix::sys::signal::signal(Signal::SIGCHLD, nix::sys::signal::SigHandler::SigIgn) }.unwrap();
         let error = refusal(Path::new("/no/such/agent"));
-        assert!(error.contains("cannot be started (No such file"), "{error}");
+        assert!(error.contains("cannot be started (") && error.contains("): No such file"), "{error}");
         let error = refusal(Path::new("/bin/true"));
         assert!(error.contains("ended before it served (exit status"), "{error}");
         let mut lost = Command::new("/bin/true").spawn().unwrap();

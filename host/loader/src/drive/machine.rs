@@ -169,8 +169,8 @@ impl Machine {
             }
             Turn::Claim(fetched) => {
                 if self.trust.ends_association() {
-                    let what = format!("{WRONG_MAX} results in a row were wrong or damaged");
-                    self.lost(DriverError::Protocol { peer: "drive".into(), what }, now);
+                    let how = format!("{WRONG_MAX} results in a row were wrong or damaged");
+                    self.lost(DriverError::Protocol { peer: "drive".into(), source: how.into() }, now);
                     return None;
                 }
                 self.next_claim(fetched, now)
@@ -343,7 +343,7 @@ mod tests {
         assert!(matches!(machine.next(now), Action::Look));
         machine.looked(&ids, 0);
         assert!(matches!(machine.next(now), Action::Cancel(id) if id == ids[0]));
-        machine.lost(DriverError::Lost { peer: "drive".into(), reason: "cut".into() }, now);
+        machine.lost(DriverError::Lost { peer: "drive".into(), source: "cut".into() }, now);
         assert!(matches!(machine.next(now), Action::Lose { flights, .. } if flights.len() == 2));
         assert!(matches!(machine.next(now), Action::Sleep(at) if at > now));
     }

@@ -19,6 +19,7 @@ use crate::delivery::SlotTable;
 use crate::engine::{Engine, Loss};
 use crate::report::FaultKind;
 use crate::schedule::{BatchId, HeldResults, ProngId};
+use ddlp_cause::with_causes;
 use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::request::BatchRequest;
 use ddlp_driver::DriverError;
@@ -154,8 +155,8 @@ impl DriveProng {
             Action::Idle(until) => {
                 let is_stopped = engine.sleep(until.saturating_duration_since(now));
                 if !is_stopped && !linked(&mut self.link).is_alive() {
-                    let reason = "keep alive unanswered or connection closed".into();
-                    self.lost(DriverError::Lost { peer: "drive".into(), reason });
+                    let source = "keep alive unanswered or connection closed".into();
+                    self.lost(DriverError::Lost { peer: "drive".into(), source });
                 }
             }
             Action::Cancel(id) => self.cancel(id),
@@ -235,7 +236,7 @@ impl DriveProng {
     fn cancel(&mut self, id: BatchId) {
         match linked(&mut self.link).cancel(id, ADMIN_WITHIN) {
             Err(error @ (DriverError::Lost { .. } | DriverError::Protocol { .. })) => self.lost(error),
-            Err(error) => tracing::debug!("batch not cancelled: {error}"),
+            Err(error) => tracing::debug!("batch not cancelled: {}", with_causes(&error)),
             Ok(()) => {}
         }
     }

@@ -10,6 +10,7 @@ use crate::order::EpochOrder;
 use crate::recorder::Delivered;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU};
+use ddlp_cause::with_causes;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_csd::{memory, prepare};
@@ -231,7 +232,7 @@ impl Engine {
         };
         // A decoder that panicked at this sample does so again.
         match catch_unwind(AssertUnwindSafe(prepare)) {
-            Ok(Some(SampleError::Pixels(error))) if error.reason() == reason => error.to_string(),
+            Ok(Some(SampleError::Pixels(error))) if error.reason() == reason => with_causes(&error),
             _ => reason.to_string(),
         }
     }

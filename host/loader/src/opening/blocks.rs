@@ -7,6 +7,7 @@ mod path;
 
 use crate::drive::{Endpoint, LinkError};
 use crate::error::DriveError;
+use ddlp_cause::with_causes;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::{Blocks, BlocksError, BlocksRead};
 use ddlp_dataset::{FetchDepth, Silence, Silences};
@@ -183,7 +184,7 @@ impl Blocks for DriveBlocks {
             holder: format!("the drive {}", self.address),
             lasts,
             patience: path.clock.patience(),
-            failure: path.failure.as_ref().map(DriverError::reason),
+            failure: path.failure.as_ref().map(|error| with_causes(&*error.cause())),
         };
         Silences { total: path.clock.total(now), now: path.clock.lasts(now).map(silence) }
     }
@@ -198,16 +199,19 @@ fn blocks_around(place: &Range<usize>, skipped: usize, block_bytes: usize) -> Op
 
 /// Returns the error of a read that the drive refused.
 fn refused(error: DriverError) -> io::Error {
-    io::Error::other(match &error {
-        error if error.is_status(Status::UNRECOVERED_READ) => BlocksError::Damaged(format!(
-            "{error}: the drive's storage fails at these bytes, and the agent's log has the reason"
-        )),
-        error if error.is_status(Status::NAMESPACE_NOT_READY) => BlocksError::Lasting(format!(
+    io::Error::other(if error.is_status(Status::UNRECOVERED_READ) {
+        let what = format!("{error}: the drive's storage fails at these bytes, and the agent's log has the reason");
+        BlocksError::Damaged(what.into())
+    } else if error.is_status(Status::NAMESPACE_NOT_READY) {
+        let what = format!(
             "{error}: the agent's pack was replaced or cut short while the agent served it; restore the pack, then \
              restart the agent"
-        )),
-        error if error.is_transient() => BlocksError::Momentary(error.to_string()),
-        error => BlocksError::Lasting(error.to_string()),
+        );
+        BlocksError::Lasting(what.into())
+    } else if error.is_transient() {
+        BlocksError::Momentary(error.into())
+    } else {
+        BlocksError::Lasting(error.into())
     })
 }
 

@@ -96,9 +96,9 @@ impl RunSetup {
         let path = builder.options.dataset.as_ref().expect("checked with the options");
         let threads = ThreadShares::of(&builder.options).of_drive(local);
         let (agent, slots) = LocalAgent::start(local, (path, builder.options.kind), threads, slots, self.slot_bytes)
-            .map_err(|error| DriveError::new(error.to_string(), error))?;
+            .map_err(DriveError::of)?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
-        let endpoint = Endpoint::local(agent).map_err(|error| DriveError::new(error.to_string(), error))?;
+        let endpoint = Endpoint::local(agent).map_err(DriveError::of)?;
         let link = self.connect(builder, &endpoint).map_err(|error| endpoint.unusable(error, ""))?;
         Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots: Arc::new(slots) })
     }

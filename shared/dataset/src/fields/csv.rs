@@ -47,10 +47,7 @@ mod tests {
         let (root, folder) = folder();
         let table = root.path().join("table.csv");
         fs::write(&table, text).unwrap();
-        SampleFields::read(&table, &folder).map_err(|error| {
-            let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            format!("{error}{source}")
-        })
+        SampleFields::read(&table, &folder).map_err(|error| ddlp_cause::with_causes(&error))
     }
 
     fn floats(fields: &SampleFields, field: usize, index: u64) -> Vec<f32> {

@@ -7,6 +7,7 @@
 
 use super::FieldsError;
 use crate::CLASSES_MAX;
+use ddlp_cause::Cause;
 use flate2::read::ZlibDecoder;
 use std::fs::File;
 use std::io::{self, Read};
@@ -37,10 +38,10 @@ const STRUCTS: u8 = 2;
 /// Returns the names of the classes, which the numbers of the ground truth count from 1.
 pub(super) fn synsets(path: &Path) -> Result<Vec<String>, FieldsError> {
     let bytes = File::open(path).and_then(read_bounded);
-    let names = bytes.map_err(|error| error.to_string()).and_then(|bytes| {
-        synsets_in(&bytes).ok_or_else(|| "it is not the file of the ILSVRC2012 development kit".to_owned())
+    let names = bytes.map_err(Cause::from).and_then(|bytes| {
+        synsets_in(&bytes).ok_or_else(|| "it is not the file of the ILSVRC2012 development kit".into())
     });
-    names.map_err(|what| FieldsError::Synsets { path: path.into(), what })
+    names.map_err(|source| FieldsError::Synsets { path: path.into(), source })
 }
 
 fn read_bounded(reader: impl Read) -> io::Result<Vec<u8>> {
@@ -190,7 +191,7 @@ pub(super) mod tests {
     #[test]
     fn a_missing_or_other_file_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let said = || synsets(&folder.path().join(NAME)).unwrap_err().to_string();
+        let said = || ddlp_cause::with_causes(&synsets(&folder.path().join(NAME)).unwrap_err());
         assert!(said().contains("meta.mat") && said().contains("LOC_val_solution.csv"), "{}", said());
         std::fs::write(folder.path().join("meta.mat"), "x").unwrap();
         assert!(said().contains("not the file of the ILSVRC2012 development kit"), "{}", said());

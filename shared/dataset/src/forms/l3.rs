@@ -148,9 +148,10 @@ impl PartRead {
         }
         let (columns, rows) = (read.width(), read.height());
         Err(PixelError::Malformed {
-            message: format!(
+            source: format!(
                 "the index of {index_bytes} bytes is for an image of {columns}x{rows} pixels, not of {width}x{height}"
-            ),
+            )
+            .into(),
         })
     }
 
@@ -160,7 +161,7 @@ impl PartRead {
         let (stored, described) = (header.bytes.end - header.detail.start, index.image_bytes());
         if stored != described {
             let message = format!("the index is of an image of {described} bytes, but {stored} are stored");
-            return Err(PixelError::Malformed { message });
+            return Err(PixelError::Malformed { source: message.into() });
         }
         extents.clear();
         if let Some(rect) = plan.rect(header.size, header.orientation)? {
@@ -176,7 +177,7 @@ impl PartRead {
 
     /// Returns a piece of an image.
     fn bytes_of<'a>(&self, image: &FormImage<'a>, piece: Range<u64>) -> Result<&'a [u8], PixelError> {
-        let missing = || PixelError::Malformed { message: format!("bytes {piece:?} are missing from {image:?}") };
+        let missing = || PixelError::Malformed { source: format!("bytes {piece:?} are missing from {image:?}").into() };
         let mut before = 0;
         for Range { start, end } in self.extents.iter().cloned() {
             if start <= piece.start && piece.end <= end {
@@ -263,9 +264,10 @@ fn repeat_gray(pixels: &mut [u8], count: usize) {
 }
 
 fn error_of(error: Error) -> PixelError {
-    let message = error.to_string();
     match error {
-        Error::IndexChecksum { .. } | Error::PatchChecksum { .. } => PixelError::Checksum { message },
-        _ => PixelError::Malformed { message },
+        Error::IndexChecksum { .. } | Error::PatchChecksum { .. } => {
+            PixelError::Checksum { message: error.to_string() }
+        }
+        error => PixelError::Malformed { source: error.into() },
     }
 }

@@ -4,6 +4,7 @@ use super::format::{BLOCK_BYTES, IndexPart, NAME_BYTES_MAX, RECORD_BYTES, seal};
 use super::superblock::PackLayout;
 use crate::SAMPLE_BYTES_MAX;
 use crate::forms::StoredForm;
+use ddlp_cause::with_causes;
 use ddlp_pixels::CorruptReason;
 use std::fmt;
 use std::io;
@@ -83,7 +84,7 @@ impl fmt::Display for RecordProblem {
                 write!(f, "its sample is stored in form {form}, which this program does not know: update it")
             }
             Self::Damaged(problem) => f.write_str(problem),
-            Self::Unreadable(error) => write!(f, "{error}"),
+            Self::Unreadable(error) => f.write_str(&with_causes(error)),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::held::HeldFile;
 use crate::rereading::Rereading;
 use crate::stamp::Stamp;
 use crate::{CacheUse, FetchDepth, Reading, Requests, Silences};
+use ddlp_cause::Cause;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -13,20 +14,20 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why [`Blocks`] could not read bytes: a kind for programs, and a message. Travels inside an [`io::Error`]
+/// Why [`Blocks`] could not read bytes: a kind for programs, and the cause. Travels inside an [`io::Error`]
 /// ([`io::Error::other`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlocksError {
     /// The bytes are damaged where they are stored.
-    #[error("{0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Cause),
     /// The bytes cannot be read now, and may be readable soon.
-    #[error("{0}")]
-    Momentary(String),
+    #[error(transparent)]
+    Momentary(Cause),
     /// The bytes cannot be read, and trying again soon will not help.
-    #[error("{0}")]
-    Lasting(String),
+    #[error(transparent)]
+    Lasting(Cause),
 }
 
 /// The blocks of a pack that does not lie in a local file. Many threads may read at once.
@@ -226,7 +227,9 @@ impl Store {
             match rereading.reads_again(came) {
                 Ok(true) => {}
                 Ok(false) => return Ok(judged),
-                Err(problem) => return Err(io::Error::other(BlocksError::Momentary(format!("the index {problem}")))),
+                Err(problem) => {
+                    return Err(io::Error::other(BlocksError::Momentary(format!("the index {problem}").into())));
+                }
             }
         }
     }

@@ -5,8 +5,8 @@ use super::record::{IndexRecord, StoredVerdict};
 use super::report::WhyKept;
 use crate::forms::{Holds, StoredForm, store_planes};
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
+use ddlp_cause::with_causes;
 use ddlp_pixels::{CorruptReason, Decoded, FormImage, PixelError, Preparer, ScanGroups, Source, Verdict};
-use std::error::Error;
 
 /// Data to store for one sample.
 pub(crate) struct StoredSample {
@@ -70,7 +70,7 @@ impl Fault {
             PixelError::NoMemory { message: problem } => {
                 Self::Unavailable(Unavailable::NoMemory { name, location, problem })
             }
-            error => Self::Damaged(error.to_string()),
+            error => Self::Damaged(with_causes(&error)),
         }
     }
 }
@@ -104,17 +104,17 @@ impl Storing {
         let stored = match source.stored(index, buf) {
             Ok(Stored::Source(sample)) => self.store_source(sample, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => self.store_rejected(bytes, reason, out),
-            Err(ReadError::Corrupt(error)) if self.is_pack => return Err(Fault::Damaged(message_of(&error))),
+            Err(ReadError::Corrupt(error)) if self.is_pack => return Err(Fault::Damaged(with_causes(&error))),
             Err(ReadError::Unavailable(error)) if self.is_pack || !error.is_of_file(&source.location(index).file) => {
                 return Err(Fault::Unavailable(error));
             }
             Err(ReadError::Corrupt(error)) => {
                 let is_unreadable = error.reason() == CorruptReason::Io;
-                let rejected = StoredSample::rejected(out, &[], error.reason(), message_of(&error));
+                let rejected = StoredSample::rejected(out, &[], error.reason(), with_causes(&error));
                 rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = is_unreadable))
             }
             Err(ReadError::Unavailable(error)) => {
-                let rejected = StoredSample::rejected(out, &[], CorruptReason::Io, message_of(&error));
+                let rejected = StoredSample::rejected(out, &[], CorruptReason::Io, with_causes(&error));
                 rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = true))
             }
         };
@@ -387,12 +387,4 @@ impl StoredSample {
 pub(crate) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<(), PixelError> {
     let refused = |_| PixelError::NoMemory { message: format!("{more} bytes for what is packed") };
     out.try_reserve(more).map_err(refused)
-}
-
-/// Formats an error with its cause.
-pub(super) fn message_of(error: &dyn Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }

@@ -19,6 +19,7 @@ use super::sections::pack_identity;
 use super::store::{Blocks, Store};
 use super::superblock::Section;
 use crate::parallel;
+use ddlp_cause::with_causes;
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -296,7 +297,7 @@ fn read_piece(index: &Index, offset: u64, length: usize, piece: &mut Vec<u8>) ->
     index.file.read_extent(offset, length, piece).map_err(|error| Broken::Unreadable {
         offset,
         length: length as u64,
-        problem: error.to_string(),
+        problem: with_causes(&error),
     })
 }
 

@@ -11,11 +11,12 @@ use super::report::{LISTED_MAX, PackError, PackProgress, PackSummary, Phase, Rej
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
-use super::storing::{Fault, Note, StoredSample, message_of};
+use super::storing::{Fault, Note, StoredSample};
 use super::superblock::PackLayout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::forms::StoredForm;
 use crate::{Dataset, Identity, parallel};
+use ddlp_cause::with_causes;
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -76,7 +77,7 @@ pub(super) fn write(
         Stop::Cancelled => PackError::Cancelled,
         Stop::Fault(index, Fault::Damaged(problem)) => PackError::SourceDamaged { name: reading.name(index), problem },
         Stop::Fault(index, Fault::Unavailable(error)) => {
-            PackError::SourceUnavailable { name: reading.name(index), problem: message_of(&error) }
+            PackError::SourceUnavailable { name: reading.name(index), problem: with_causes(&error) }
         }
         Stop::TooLarge(group) => PackError::BundleTooLarge { samples: options.bundle_samples, group },
         Stop::Io(source) => reached.error(out, source),

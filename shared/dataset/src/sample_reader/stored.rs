@@ -146,11 +146,11 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
             Unusable::OtherDecoder(decoder) => return SampleError::OtherDecoder(decoder),
             Unusable::NeedsFile => {
                 let message = "the stored bytes are damaged, and this form has no file to decode instead".to_owned();
-                return PixelError::Malformed { message }.into();
+                return PixelError::Malformed { source: message.into() }.into();
             }
             Unusable::Unsteady(problem) => {
                 let (what, path) = (format!("sample {} ({})", name(), location()), location().file);
-                let source = io::Error::other(BlocksError::Momentary(format!("it {problem}")));
+                let source = io::Error::other(BlocksError::Momentary(format!("it {problem}").into()));
                 Unavailable::Io { what, path, source }.into()
             }
             Unusable::Bytes { stored, computed } => {

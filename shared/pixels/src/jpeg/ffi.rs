@@ -374,10 +374,10 @@ fn error_of(code: c_int, message: String, limits: Limits) -> PixelError {
         return PixelError::NoMemory { message };
     }
     match u8::try_from(code).ok().and_then(CorruptReason::from_code) {
-        Some(CorruptReason::Truncated) => PixelError::Truncated { message },
+        Some(CorruptReason::Truncated) => PixelError::Truncated { source: message.into() },
         Some(CorruptReason::TooManyScans) => PixelError::TooManyScans { limit: limits.scans },
         Some(CorruptReason::TooMuchMemory) => PixelError::TooMuchMemory { limit: limits.memory_bytes },
         Some(CorruptReason::Unsupported) => PixelError::Unsupported { message },
-        _ => PixelError::Malformed { message },
+        _ => PixelError::Malformed { source: message.into() },
     }
 }

@@ -1,6 +1,7 @@
 //! Cuts samples into pieces, and compares the images of the first pieces with the whole image.
 
 use anyhow::{Context, bail};
+use ddlp_cause::with_causes;
 use ddlp_dataset::{Dataset, ReadError};
 use ddlp_pixels::similarity::{ComparedImage, ms_ssim, ssim};
 use ddlp_pixels::{Limits, NotCut, PixelError, Preparer, ScanGroups, Source};
@@ -83,7 +84,7 @@ fn measure_sample(
         Ok(cut) => Ok(cut),
         Err(MeasureError::NotCut(NotCut::NoMemory)) => bail!("{}: the system refuses memory", name()),
         Err(MeasureError::NotCut(why)) => Err(why.to_string()),
-        Err(MeasureError::NotDecoded(error)) if error.is_of_the_image() => Err(error.to_string()),
+        Err(MeasureError::NotDecoded(error)) if error.is_of_the_image() => Err(with_causes(&error)),
         Err(MeasureError::NotDecoded(error)) => return Err(error).with_context(name),
     };
     Ok(SampleFidelity { source_bytes: file.len() as u64, cut })

@@ -4,6 +4,7 @@ use super::super::request::{Data, Toward};
 use super::*;
 use crate::contract::Command;
 use crate::sysfs::Sysfs;
+use ddlp_cause::with_causes;
 use ddlp_nvme::Status;
 use ddlp_test_support::trees;
 use std::fs;
@@ -100,7 +101,7 @@ fn nodes_are_held_against_others_and_found_by_nsid() {
 fn a_namespace_without_a_node_is_waited_for() {
     let (_root, association) = association(SystemCall::Ioctl);
     let error = association.nodes().hold_generic(&[1, 2, 3, 4]).unwrap_err();
-    assert!(error.is_transient() && error.to_string().contains("namespace 4"), "{error}");
+    assert!(error.is_transient() && with_causes(&error).contains("namespace 4"), "{error:?}");
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn only_a_live_controller_is_opened() {
     for state in ["connecting", "resetting", "deleting"] {
         set_state(root.path(), state);
         let error = PassthroughController::open(&target(root.path())).err().unwrap();
-        assert!(error.is_transient() && error.to_string().contains(state), "{error}");
+        assert!(error.is_transient() && with_causes(&error).contains(state), "{error:?}");
     }
     let missing = KernelTarget { node: root.path().join("dev/nvme7"), ..target(root.path()) };
     assert!(PassthroughController::open(&missing).err().unwrap().is_transient());

@@ -74,6 +74,7 @@ fn another_device_is_named_and_gets_no_command() {
     let sysfs = Sysfs::at(root.path().join("sys"), root.path().join("dev"));
     let checked = |node: &str| {
         check_drive(&KernelTarget { sysfs: sysfs.clone(), ..KernelTarget::new(root.path().join("dev").join(node)) })
+            .map_err(|error| error.to_string())
     };
     assert_eq!(checked("nvme1"), Ok(()));
     let error = checked("nvme0").unwrap_err();

@@ -5,6 +5,7 @@ use super::{Action, Machine, State};
 use crate::drive::fault::DriveFault;
 use crate::drive::link::LinkError;
 use crate::drive::local::RESTARTS_MAX;
+use ddlp_cause::with_causes;
 use ddlp_dataset::{Backoff, BackoffLimits};
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,9 @@ impl Machine {
             self.todo.push_back(Action::report(&DriveFault::Away(&error)));
         } else {
             match error {
-                LinkError::Driver(error) if error.is_transient() => tracing::debug!("drive still away: {error}"),
+                LinkError::Driver(error) if error.is_transient() => {
+                    tracing::debug!("drive still away: {}", with_causes(&error));
+                }
                 error => return self.give_up(&DriveFault::Refused(&error)),
             }
         }

@@ -13,15 +13,15 @@ impl Machine {
     /// Records that an Execute command has ended.
     pub fn completed(&mut self, ticket: Ticket, status: Status, now: Instant) {
         let Some(at) = self.flights.iter().position(|flight| flight.ticket == ticket) else { return };
-        let lost = |reason: &str| DriverError::Lost { peer: "drive".into(), reason: reason.into() };
+        let lost = |cause: &str| DriverError::Lost { peer: "drive".into(), source: cause.into() };
         if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
             return self.lost(lost("its agent is about to end"), now);
         }
         // The kernel reconnects by itself, and programs end with a host's last association. Another run of this host
         // may also have loaded its own program.
         if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
-            let reason = "its program is gone: the drive was reconnected, or another run of this host uses it";
-            return self.lost(lost(reason), now);
+            let cause = "its program is gone: the drive was reconnected, or another run of this host uses it";
+            return self.lost(lost(cause), now);
         }
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {

@@ -7,6 +7,7 @@ use crate::drive::flight::Flight;
 use crate::drive::link::{DriveLink, LEAVE_WITHIN};
 use crate::engine::Loss;
 use crate::schedule::BatchId;
+use ddlp_cause::with_causes;
 use ddlp_driver::DriverError;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ impl DriveProng {
         let of_dataset = self.endpoint.holds_dataset && !moves;
         let fault = match of_dataset {
             // The loader itself closes the link of a drive that does not answer when the run moves.
-            _ if moves => DriveFault::NotKept(error.to_string()),
+            _ if moves => DriveFault::NotKept(with_causes(error)),
             true => DriveFault::LostDataset(error),
             false => DriveFault::Lost(error),
         };
@@ -62,7 +63,7 @@ impl DriveProng {
         let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
         for &id in ids {
             if let Err(error) = link.cancel(id, LEAVE_WITHIN) {
-                tracing::debug!("batch not cancelled: {error}");
+                tracing::debug!("batch not cancelled: {}", with_causes(&error));
                 return;
             }
         }
@@ -85,7 +86,7 @@ fn end_flights(
                 }
             }
             Ok(None) => return Err(format!("the drive did not end cancelled batches within {SETTLE_WITHIN:?}")),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(with_causes(&error)),
         }
     }
     if link.is_alive() { Ok(()) } else { Err("the connection to the drive was closed".into()) }

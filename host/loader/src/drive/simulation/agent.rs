@@ -59,7 +59,7 @@ pub(super) struct Agent {
 }
 
 fn lost() -> DriverError {
-    DriverError::Lost { peer: "agent".into(), reason: "simulated".into() }
+    DriverError::Lost { peer: "agent".into(), source: "simulated".into() }
 }
 
 impl Agent {

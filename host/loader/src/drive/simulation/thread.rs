@@ -122,7 +122,7 @@ impl Thread {
             }
             Waits::Completion(Err(error)) => self.lost(error, now),
             Waits::Idle if !self.agent.is_alive(now) => {
-                let error = DriverError::Lost { peer: "drive".into(), reason: "closed".into() };
+                let error = DriverError::Lost { peer: "drive".into(), source: "closed".into() };
                 self.lost(error, now);
             }
             Waits::Connection(Ok(slots)) => {

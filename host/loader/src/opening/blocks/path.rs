@@ -1,6 +1,7 @@
 //! The path to a drive that alone holds the dataset: an association and its queues, which the threads that read share.
 
 use super::{DriveBlocks, READ_WITHIN};
+use ddlp_cause::with_causes;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::{Backoff, BackoffLimits};
 use ddlp_driver::namespace::{self, BlockGeometry};
@@ -279,7 +280,7 @@ fn blocks_changed(opened: u32, now: u32) -> io::Error {
 
 /// Returns the error of a read when the drive has not answered for too long.
 fn no_answer(patience: Duration, last: Option<&DriverError>) -> io::Error {
-    let failure = last.map(|error| format!(" (last failure: {})", error.reason())).unwrap_or_default();
+    let failure = last.map(|error| format!(" (last failure: {})", with_causes(&*error.cause()))).unwrap_or_default();
     let what = format!(
         "the drive has not answered for {} s{failure}; check that its agent runs and that the network is up",
         patience.as_secs()

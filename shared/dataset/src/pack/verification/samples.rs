@@ -7,6 +7,7 @@ use crate::pack::index::Index;
 use crate::pack::record::IndexRecord;
 use crate::parallel;
 use crate::{Location, Piece};
+use ddlp_cause::with_causes;
 use ddlp_pixels::{Limits, Preparer};
 use std::io;
 use std::ops::Range;
@@ -142,7 +143,7 @@ impl Checker<'_> {
                 return (None, 0);
             }
         };
-        if let Err(problem) = self.index.name(&record).unwrap_or_else(|error| Err(error.to_string())) {
+        if let Err(problem) = self.index.name(&record).unwrap_or_else(|error| Err(with_causes(&error))) {
             self.found(Broken::Record { index: number, problem });
         }
         let name = || self.index.name_or_number(number, &record);
@@ -165,7 +166,7 @@ impl Checker<'_> {
         };
         let end = Some(extent.end).filter(|_| self.bundles.is_none());
         if let Err(error) = checked {
-            let problem = format!("{error} (sample {})", name());
+            let problem = format!("{} (sample {})", with_causes(&error), name());
             self.found(Broken::Unreadable { offset: extent.start, length: bytes, problem });
             return (end, 0);
         }
@@ -202,7 +203,7 @@ impl Checker<'_> {
             Ok(info) => {
                 format!("its pieces are an image of {} x {}, orientation {}", info.width, info.height, info.orientation)
             }
-            Err(error) if error.is_of_the_image() => format!("its pieces are no image: {error}"),
+            Err(error) if error.is_of_the_image() => format!("its pieces are no image: {}", with_causes(&error)),
             Err(error) => return Err(io::Error::other(error)),
         };
         self.found(Broken::Record { index, problem });

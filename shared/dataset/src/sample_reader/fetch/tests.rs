@@ -216,7 +216,7 @@ fn rendering_reports_damage_and_other_reasons() {
     let cases = [
         (Ok(Rendered::NeedsFile), Step::Check),
         (Err(checksum()), Step::Check),
-        (Err(PixelError::Malformed { message: message() }.into()), Step::Failed),
+        (Err(PixelError::Malformed { source: message().into() }.into()), Step::Failed),
         (Err(PixelError::Misfit { message: message() }.into()), Step::Failed),
     ];
     for (rendered, expected) in cases {

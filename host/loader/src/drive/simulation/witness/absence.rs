@@ -5,6 +5,7 @@ use crate::drive::local::RESTARTS_MAX;
 use crate::drive::machine::SLOTLESS_MAX;
 use crate::drive::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
 use crate::report::FaultKind;
+use ddlp_cause::with_causes;
 use ddlp_driver::DriverError;
 use std::time::Instant;
 
@@ -23,20 +24,21 @@ impl Witness {
 
     pub(super) fn sees_loss(&mut self, error: &DriverError, now: Instant) {
         self.count("losses");
-        let is_wrong = error.to_string().contains("results in a row");
-        assert!(!is_wrong || self.wrong >= WRONG_MAX, "{} wrong results in a row: {error}", self.wrong);
+        let said = with_causes(error);
+        let is_wrong = said.contains("results in a row");
+        assert!(!is_wrong || self.wrong >= WRONG_MAX, "{} wrong results in a row: {said}", self.wrong);
         if is_wrong {
             self.wrong = 0;
             self.bad_associations += 1;
         }
         for what in ["about to end", "its program is gone"] {
-            if error.to_string().contains(what) {
+            if said.contains(what) {
                 self.count(what);
             }
         }
-        let refuses = error.to_string().contains("refused every result slot");
+        let refuses = said.contains("refused every result slot");
         let without = self.all_refused_since.map(|since| now - since);
-        assert!(!refuses || without.is_some_and(|time| time > SLOTLESS_MAX), "refused for {without:?}: {error}");
+        assert!(!refuses || without.is_some_and(|time| time > SLOTLESS_MAX), "refused for {without:?}: {said}");
         if let DriverError::TimedOut { after, .. } = error {
             self.count("late");
             assert!(self.flights.values().any(|flight| now > flight.until), "nothing is late: {after:?}");
