@@ -79,7 +79,7 @@ static ALLOCATOR: Allocator = Allocator;
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
-    allocator::prepare();
+    allocator::set_up();
     ddlp_pixels::map_large_blocks();
     ddlp_pixels::silence_decoder_panics();
     let command = AgentCli::parse().command;

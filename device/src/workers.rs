@@ -159,7 +159,7 @@ impl Shared {
             }
         }
         let start = Instant::now();
-        let times = kit.prepare(&*self.dataset, &mut task);
+        let times = kit.make_rows(&*self.dataset, &mut task);
         let busy = start.elapsed();
         length.took(kit.made.len(), busy);
         self.stats.chunk(kit.made.len(), times, busy);

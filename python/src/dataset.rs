@@ -118,7 +118,7 @@ impl OpenDataset {
         columns: Option<Columns>,
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
     ) -> PyResult<Self> {
-        let kind = kind.map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+        let kind = kind.map(|word| word.parse().map_err(|problem| format!("`kind`: {problem}"))).transpose();
         let kind = kind.map_err(errors::configuration)?;
         let classes = classes.unwrap_or_default();
         let how = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };

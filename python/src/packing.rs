@@ -49,7 +49,8 @@ pub struct Packing {
 impl Packing {
     /// Opens files as the kind that the options name.
     fn open(&self, py: Python<'_>, source: &Path, classes: &[String]) -> PyResult<Box<dyn Dataset>> {
-        let kind = self.kind.as_ref().map(|word| word.parse().map_err(|said| format!("`kind`: {said}"))).transpose();
+        let kind =
+            self.kind.as_ref().map(|word| word.parse().map_err(|problem| format!("`kind`: {problem}"))).transpose();
         let kind = kind.map_err(errors::configuration)?;
         let opening = OpenOptions { kind, classes: classes.to_vec(), ..OpenOptions::default() };
         let files = py.detach(|| dataset::open_with(source, &opening));

@@ -4,7 +4,7 @@
 
 use ddlp_host::{
     Batch, BatchBuffer, BatchMemory, BatchMix, BufferNeed, DType, DeliveryError, DeliveryTarget, FIELD_ALIGNMENT,
-    Filled, Finishing, OnReady, bf16, f16,
+    Filled, Finishing, MakeReady, bf16, f16,
 };
 use std::io;
 use std::ops::Range;
@@ -112,7 +112,7 @@ unsafe impl BatchBuffer for Unfinished {
         &mut self.words.as_mut_bytes()[..self.home.need.bytes]
     }
 
-    fn on_ready_from(
+    fn make_ready_from(
         mut self: Box<Self>,
         rows: Box<dyn BatchMemory>,
         filled: Filled<'_>,
@@ -129,12 +129,12 @@ unsafe impl BatchBuffer for Unfinished {
                 self.slot = Some(rows);
             }
         }
-        self.on_ready(filled)
+        self.make_ready(filled)
     }
 }
 
-impl OnReady for Unfinished {
-    fn on_ready(mut self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+impl MakeReady for Unfinished {
+    fn make_ready(mut self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         assert!(filled.end() <= self.home.need.bytes, "a buffer has room for the fields");
         (self.rows, self.fields) = (filled.rows, filled.fields.to_vec());
         Ok(self)

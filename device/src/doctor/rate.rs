@@ -34,7 +34,7 @@ impl Rate {
     /// Measures for some seconds, and scales the rate by `fraction`, the configured fraction of full speed. Returns
     /// `None` for a dataset without samples.
     pub fn measure(dataset: &dyn Dataset, workers: usize, fraction: f64) -> Option<Self> {
-        (!dataset.is_empty()).then(|| prepare(dataset, workers, fraction, TIME))
+        (!dataset.is_empty()).then(|| prepare_for(dataset, workers, fraction, TIME))
     }
 
     /// Returns the findings about the rate.
@@ -60,7 +60,7 @@ pub fn unmeasured() -> Finding {
 }
 
 /// Lets workers prepare samples until the time is over; each takes at least one.
-fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration) -> Rate {
+fn prepare_for(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration) -> Rate {
     let program =
         Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Skip };
     let (taken, unprepared) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -100,7 +100,7 @@ mod tests {
             .unwrap();
         std::fs::write(class.join("no.jpg"), "no image").unwrap();
         let dataset = ddlp_dataset::open(folder.path()).unwrap();
-        let rate = prepare(&*dataset, 2, 0.5, Duration::ZERO);
+        let rate = prepare_for(&*dataset, 2, 0.5, Duration::ZERO);
         assert_eq!((rate.workers, rate.images, rate.unprepared), (2, 2, 1));
         assert!(rate.images_per_s > 0.0);
         let findings = Rate { images_per_s: 123.4, ..rate }.findings();

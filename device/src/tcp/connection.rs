@@ -69,7 +69,7 @@ pub struct HostConnection {
 
 impl Drop for HostConnection {
     fn drop(&mut self) {
-        self.hub.left(self.conn);
+        self.hub.remove(self.conn);
     }
 }
 

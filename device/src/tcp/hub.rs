@@ -200,7 +200,7 @@ impl Hub {
     }
 
     /// Removes a connection whose socket is gone too.
-    pub fn left(&self, conn: ConnId) {
+    pub fn remove(&self, conn: ConnId) {
         self.closed(conn);
         let mut inner = lock(&self.inner);
         inner.lines.remove(&conn);

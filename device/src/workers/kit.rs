@@ -22,7 +22,7 @@ pub struct Kit {
 impl Kit {
     /// Prepares the samples of a chunk into their rows, until the job is over, and computes each row's checksum. The
     /// results are in `made`.
-    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &mut WorkerTask<'_>) -> StageTimes {
+    pub(super) fn make_rows(&mut self, dataset: &dyn Dataset, task: &mut WorkerTask<'_>) -> StageTimes {
         let mut fetched = std::mem::take(&mut task.fetched).into_iter();
         let work = &task.work;
         let request = &work.job.request;

@@ -124,7 +124,7 @@ enum DdlpCommand {
 static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
-    allocator::prepare();
+    allocator::set_up();
     ddlp_pixels::map_large_blocks();
     ddlp_pixels::silence_decoder_panics();
     let cli = match Cli::from_arg_matches(&with_negative_numbers(command_line()).get_matches()) {

@@ -237,7 +237,7 @@ impl DeliveryTarget for CudaTarget {
         !self.0.lock().returning.is_empty()
     }
 
-    /// A target that finishes batches gets slots by `on_ready_from`.
+    /// A target that finishes batches gets slots by `make_ready_from`.
     fn accepts_slots(&self) -> bool {
         false
     }

@@ -84,7 +84,7 @@ impl Meter {
         let mut delivered = Vec::new();
         for mut buffer in buffers.into_iter().flatten() {
             buffer.bytes_mut()[..bytes].copy_from_slice(&meter.plain);
-            delivered.push(buffer.on_ready(Filled::new(bytes, &[]))?);
+            delivered.push(buffer.make_ready(Filled::new(bytes, &[]))?);
         }
         drop(delivered);
         meter.seconds(Work::Deliver, 1)?;
@@ -135,7 +135,7 @@ impl Meter {
                 }
             }
         };
-        buffer.on_ready(Filled::new(self.plain.len(), &[])).map(drop)
+        buffer.make_ready(Filled::new(self.plain.len(), &[])).map(drop)
     }
 
     /// Queues work with one of the memories of each kind.

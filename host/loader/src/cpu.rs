@@ -120,7 +120,7 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
         if let Some(taken) = taken {
             let (rows, start) = (taken.range(), Instant::now());
             desk.begin(Activity::Preparing, job.id, job.sample_ids.of(rows.start));
-            prepare_rows(engine, &mut preparer, &job, taken, &mut samples, desk);
+            make_rows(engine, &mut preparer, &job, taken, &mut samples, desk);
             let busy = start.elapsed();
             length.took(rows.len(), busy);
             engine.work_times.prepared(busy, preparer.preparer.take_times().read);
@@ -160,7 +160,7 @@ impl RowPreparer {
 
     /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the
     /// run is stopped meanwhile.
-    fn prepare(
+    fn make_row(
         &mut self,
         engine: &Engine,
         (epoch, images): (u32, &ImageOutput),
@@ -193,7 +193,7 @@ impl RowPreparer {
 }
 
 /// Prepares rows of a batch. `fetched` has their samples, or nothing if this thread reads them.
-fn prepare_rows(
+fn make_rows(
     engine: &Engine,
     preparer: &mut RowPreparer,
     job: &CpuJob,
@@ -210,7 +210,7 @@ fn prepare_rows(
         let (sample_id, next) = (job.sample_ids.of(number), job.sample_ids.get(number + 1));
         desk.sample_id.store(sample_id, Ordering::Relaxed);
         let prepared =
-            preparer.prepare(engine, (job.id.epoch, images), sample_id, next, fetched.get_mut(number - first), row);
+            preparer.make_row(engine, (job.id.epoch, images), sample_id, next, fetched.get_mut(number - first), row);
         prepared.map_err(|error| failed = Some(error)).ok().flatten()
     });
     if let Some(error) = failed {

@@ -1,6 +1,6 @@
 //! Delivery targets: the memory in which the consumer gets batches.
 //!
-//! A [`DeliveryTarget`] lends buffers. A prong fills a [`BatchBuffer`] with a batch's rows; [`OnReady`] turns the
+//! A [`DeliveryTarget`] lends buffers. A prong fills a [`BatchBuffer`] with a batch's rows; [`MakeReady`] turns the
 //! filled buffer into the [`BatchMemory`] that the consumer reads. Dropping a buffer or a batch's memory gives it back
 //! to its target. The number of buffers bounds how far the loader prepares ahead: while no buffer is free, prongs wait.
 //!
@@ -24,9 +24,9 @@
 //! 2. Implement `BatchBuffer` for a buffer on loan, aligned to `BUFFER_ALIGNMENT`. Several threads write its rows
 //!    through one pointer, so the memory must not move, and nothing else may use it. Dropping the buffer gives it back
 //!    and calls `BufferReturned::notify`.
-//! 3. Implement `OnReady` for the buffer: copy the batch elsewhere or wait, if necessary, and return the `BatchMemory`
-//!    that the consumer holds: its address, whether the consumer may write there, and the bytes if this process can
-//!    read them. An error ends the run with `LoaderError::Delivery` when the batch is due.
+//! 3. Implement `MakeReady` for the buffer: copy the batch elsewhere or wait, if necessary, and return the memory that
+//!    the consumer holds (`BatchMemory`): its address, whether the consumer may write there, and the bytes if this
+//!    process can read them. An error ends the run with `LoaderError::Delivery` when the batch is due.
 //! 4. Pass a function that makes the target to `LoaderBuilder::deliver_to`, or to `deliver_prepared_to` if the target
 //!    finishes batches itself. `host/loader/tests/suite/delivery.rs` has a target that fails, waits, or delivers into
 //!    memory that only a device can read; `tests/src/finishing.rs` has one that finishes batches, value by value.
@@ -34,12 +34,12 @@
 //! A target that *finishes* batches gets rows of bytes as prepared, whatever the options say of types and layouts, and
 //! makes the elements itself: `Batch::finishing` describes how, with MixUp and CutMix. Its buffers hold the other
 //! fields behind the rows, so one copy takes all of a batch to a device. Rows in slots that drives share come by
-//! `BatchBuffer::on_ready_from`, for a copy straight from there. The crate of the target finds its memory in a batch by
-//! `Batch::target_memory`. `host/cuda/src/delivery.rs` is such a target.
+//! `BatchBuffer::make_ready_from`, for a copy straight from there. The crate of the target finds its memory in a batch
+//! by `Batch::target_memory`. `host/cuda/src/delivery.rs` is such a target.
 //!
 //! Prongs write into the buffer that is taken, so the host can read and write that buffer; on a device, it is pinned
 //! memory. Everything that the loader itself checks or computes (checksums of slots, fields, floats) is done before
-//! `on_ready`. After it, the loader reads no image. `Digest::update`, `FieldView::bytes` and `Batch::into_owned` need
+//! `make_ready`. After it, the loader reads no image. `Digest::update`, `FieldView::bytes` and `Batch::into_owned` need
 //! images that this process can read, and are `FieldError::OnDevice` otherwise.
 //!
 //! Labels and other fields lie in host memory of their own (`delivery/owned.rs`), whatever the target: no prong makes
@@ -80,7 +80,7 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
     }
 
     /// Returns whether the consumer may get batches in result slots that drives share with this host. A target that
-    /// finishes batches is not asked: it gets the rows by [`BatchBuffer::on_ready_from`].
+    /// finishes batches is not asked: it gets the rows by [`BatchBuffer::make_ready_from`].
     fn accepts_slots(&self) -> bool;
 
     /// Returns the name of the device to which batches are delivered, for the report; `None` if they stay in this
@@ -109,21 +109,21 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
 ///
 /// Every call of [`bytes_mut`](Self::bytes_mut) returns the same memory, which lies outside of the value itself.
 /// Nothing else reads or writes this memory from the moment the buffer was taken until the buffer is dropped or made
-/// ready ([`OnReady::on_ready`]): several threads write rows through a pointer to it.
+/// ready ([`MakeReady::make_ready`]): several threads write rows through a pointer to it.
 #[allow(unsafe_code)]
-pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
+pub unsafe trait BatchBuffer: MakeReady + fmt::Debug + Send {
     /// Returns the memory for the rows: at least [`BufferNeed::bytes`] bytes, which begin at a multiple of
     /// [`BUFFER_ALIGNMENT`].
     fn bytes_mut(&mut self) -> &mut [u8];
 
     /// Turns rows in a result slot, which a drive shares with this host, into the memory that the consumer reads. The
-    /// buffer holds the other fields as for [`OnReady::on_ready`], but no rows. Dropping `rows` frees the slot. The
+    /// buffer holds the other fields as for [`MakeReady::make_ready`], but no rows. Dropping `rows` frees the slot. The
     /// loader calls this only if the target finishes batches. By default, the rows are copied to the buffer.
     ///
     /// # Errors
     ///
-    /// As [`OnReady::on_ready`].
-    fn on_ready_from(
+    /// As [`MakeReady::make_ready`].
+    fn make_ready_from(
         mut self: Box<Self>,
         rows: Box<dyn BatchMemory>,
         filled: Filled<'_>,
@@ -131,7 +131,7 @@ pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
         let slot = rows.bytes().expect("host and drive share the slot");
         self.bytes_mut()[..filled.rows].copy_from_slice(&slot[..filled.rows]);
         drop(rows);
-        self.on_ready(filled)
+        self.make_ready(filled)
     }
 }
 
@@ -159,7 +159,7 @@ impl<'a> Filled<'a> {
 }
 
 /// The step between “all rows are written” and “the batch is ready for delivery”.
-pub trait OnReady {
+pub trait MakeReady {
     /// Turns a filled buffer into the memory that the consumer reads. The batch is ready for delivery once this
     /// returns.
     ///
@@ -170,7 +170,7 @@ pub trait OnReady {
     /// # Errors
     ///
     /// [`DeliveryError`] ends the run when the batch is due.
-    fn on_ready(self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError>;
+    fn make_ready(self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError>;
 }
 
 /// The memory of a batch that is ready or delivered. Dropping it gives the buffer or slot back. The crate of a target

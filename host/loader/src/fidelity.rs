@@ -169,7 +169,7 @@ impl RunFidelity {
         }
         match given.values().try_for_each(|fidelity| groups.check(fidelity)) {
             Ok(()) => Ok(Self::Given(given.clone())),
-            Err(said) => Err(format!("`fidelity`: {said}")),
+            Err(problem) => Err(format!("`fidelity`: {problem}")),
         }
     }
 
@@ -193,7 +193,7 @@ impl RunFidelity {
         }
         // The function may take long, and prongs read meanwhile.
         let answer = function(epoch).and_then(|fidelity| groups.check(fidelity).map(|()| fidelity));
-        let answer = answer.map_err(|said| format!("`fidelity`({epoch}): {said}"));
+        let answer = answer.map_err(|problem| format!("`fidelity`({epoch}): {problem}"));
         known.write().unwrap_or_else(PoisonError::into_inner).entry(epoch).or_insert(answer).clone()
     }
 

@@ -118,7 +118,7 @@ pub use ddlp_pixels::{
 pub use ddlp_stores::CacheOptions;
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget,
-    FIELD_ALIGNMENT, Filled, OnReady,
+    FIELD_ALIGNMENT, Filled, MakeReady,
 };
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};

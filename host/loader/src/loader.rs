@@ -308,7 +308,7 @@ impl Loader {
             return Ok(());
         }
         let first_epoch = self.engine.lock().schedule.current_epoch().unwrap_or(self.epochs);
-        self.engine.prepare_orders(first_epoch)?;
+        self.engine.make_orders(first_epoch)?;
         self.engine.lock().recorder.start();
         let drives = self.waiting.drain(..);
         self.running.start(&self.engine, drives, &self.desks, self.threads, &self.cores)

@@ -216,7 +216,8 @@ impl Orders {
     /// holds. Fails if the system refuses memory for the order, or (`InvalidInput`) the function gave none.
     pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> io::Result<Vec<u64>> {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
-            let order = order.as_ref().map_err(|said| io::Error::new(io::ErrorKind::InvalidInput, said.clone()))?;
+            let order =
+                order.as_ref().map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem.clone()))?;
             return Ok(order.sample_ids(id.batch));
         }
         if self.walks.calls_program() {

@@ -165,7 +165,7 @@ impl ProgressHandle {
 
 /// Says how long a silence has lasted, and how soon it ends the run.
 fn with_time_left(silence: &Silence) -> String {
-    let left_s = silence.left().as_secs_f64().ceil();
+    let left_s = silence.remaining().as_secs_f64().ceil();
     format!("{silence}; the run ends in {left_s:.0} s unless the drive answers")
 }
 

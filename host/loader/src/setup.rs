@@ -347,7 +347,7 @@ fn check_functions(builder: &LoaderBuilder) -> Result<(), LoaderError> {
 
 /// Returns the indices of a part of a split, which is named by `FILE:PART`, and what states record of it.
 fn part_of_split(named: &str, dataset: &dyn Dataset) -> Result<(Arc<[u64]>, String), LoaderError> {
-    let refused = |said: String| LoaderError::Options(format!("`split` is {named}: {said}"));
+    let refused = |problem: String| LoaderError::Options(format!("`split` is {named}: {problem}"));
     let (file, part) = part_of(named).map_err(refused)?;
     let read = || -> Result<_, SplitError> {
         let split = Split::read(file)?;
@@ -365,7 +365,7 @@ fn chosen_of(
 ) -> Result<(Chosen, ChoiceRecord), LoaderError> {
     let (mut choice, options) = (builder.choice.clone(), &builder.options);
     if let (None, Some(file)) = (&choice.indices, &options.indices) {
-        let indices = read_indices(file).map_err(|said| LoaderError::Options(format!("`indices`: {said}")))?;
+        let indices = read_indices(file).map_err(|problem| LoaderError::Options(format!("`indices`: {problem}")))?;
         choice.indices = Some(Indices::Fixed(indices.into()));
     }
     let split = options.split.as_deref().map(|named| part_of_split(named, dataset)).transpose()?;

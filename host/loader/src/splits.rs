@@ -125,8 +125,8 @@ impl SplitQuery {
                 let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
                 labels.iter().for_each(|label| *counts.entry(*label).or_default() += 1);
                 let least = counts.values().copied().min().unwrap_or_default();
-                let sizes = sizes(&self.ratios, least).map_err(|SplitError(said)| {
-                    SplitError(format!("the rarest class has {least} samples, and each class gets as many: {said}"))
+                let sizes = sizes(&self.ratios, least).map_err(|SplitError(problem)| {
+                    SplitError(format!("the rarest class has {least} samples, and each class gets as many: {problem}"))
                 })?;
                 split_evenly(&labels, &sizes, self.seed)?
             }

@@ -20,7 +20,7 @@ const BYTES: usize = 64 << 20;
 
 /// Leaves this process little address space, and requests more.
 fn run_out_of_memory(what: &str) -> ! {
-    allocator::prepare();
+    allocator::set_up();
     let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
     // SAFETY: the call reads the limit, which lives long enough.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);

@@ -27,7 +27,7 @@ pub struct Silence {
 
 impl Silence {
     /// Returns the time until the waiting reads give up.
-    pub fn left(&self) -> Duration {
+    pub fn remaining(&self) -> Duration {
         self.patience.saturating_sub(self.lasts)
     }
 }
@@ -57,6 +57,6 @@ mod tests {
         let said = "the drive tcp://x has not answered for 12 s";
         assert_eq!(silence(None).to_string(), said);
         assert_eq!(silence(Some("refused")).to_string(), format!("{said} (last failure: refused)"));
-        assert_eq!(silence(None).left(), Duration::from_millis(47_700));
+        assert_eq!(silence(None).remaining(), Duration::from_millis(47_700));
     }
 }

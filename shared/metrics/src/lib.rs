@@ -4,16 +4,16 @@
 //! an address and has no authentication: whoever can reach the address can read the figures. [`LocalServer`] listens at
 //! a socket that only programs of the same user on the same machine find and reach.
 //!
-//! - `answering`: the server's side of a connection. `local`: the servers of this machine. `reading`: the client's
+//! - `answering`: the server's side of a connection. `local`: the servers of this machine. `scrape`: the client's
 //!   side.
 #![forbid(unsafe_code)]
 
 mod answering;
 mod local;
-mod reading;
+mod scrape;
 
 pub use local::{LocalServer, LocalSocket, local_sockets};
-pub use reading::{Reading, read_address};
+pub use scrape::{Scrape, read_address};
 
 use answering::Answering;
 use prometheus_client::collector::Collector;

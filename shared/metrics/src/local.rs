@@ -3,7 +3,7 @@
 
 use crate::Figures;
 use crate::answering::Answering;
-use crate::reading::{self, Reading};
+use crate::scrape::{self, Scrape};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -67,9 +67,9 @@ impl LocalSocket {
     /// # Errors
     ///
     /// The program does not answer.
-    pub fn read(&self) -> io::Result<Option<Reading>> {
+    pub fn read(&self) -> io::Result<Option<Scrape>> {
         match UnixStream::connect(&self.path) {
-            Ok(server) => reading::read(server).map(Some),
+            Ok(server) => scrape::read(server).map(Some),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 let _ = fs::remove_file(&self.path);
                 Ok(None)
@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(sockets.iter().map(|socket| socket.process).collect::<Vec<_>>(), [process::id(); 2]);
         for asked in 0..2 {
             for socket in &sockets {
-                let reading = socket.read().unwrap().unwrap();
-                assert_eq!(reading.value("asked"), Some(f64::from(asked)));
-                assert_eq!(reading.by_prong("rate").collect::<Vec<_>>(), [("cpu", 1.5), ("csd \"1\"", 2.0)]);
+                let scrape = socket.read().unwrap().unwrap();
+                assert_eq!(scrape.value("asked"), Some(f64::from(asked)));
+                assert_eq!(scrape.by_prong("rate").collect::<Vec<_>>(), [("cpu", 1.5), ("csd \"1\"", 2.0)]);
             }
         }
         drop(first);

@@ -63,7 +63,7 @@ impl ChaCha8 {
 
 /// Makes block `counter` of a stream.
 fn block(key: [u32; 8], counter: u64) -> [u64; WORDS] {
-    let start = start(key, counter);
+    let start = first_state(key, counter);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has SSE2.
     let [block] = unsafe { x86::blocks([start]) };
@@ -74,7 +74,7 @@ fn block(key: [u32; 8], counter: u64) -> [u64; WORDS] {
 
 /// Makes the first blocks of two streams.
 fn two_blocks(keys: [[u32; 8]; 2]) -> [[u64; WORDS]; 2] {
-    let starts = keys.map(|key| start(key, 0));
+    let starts = keys.map(|key| first_state(key, 0));
     #[cfg(target_arch = "x86_64")]
     let blocks = if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
@@ -88,7 +88,7 @@ fn two_blocks(keys: [[u32; 8]; 2]) -> [[u64; WORDS]; 2] {
     blocks.map(joined)
 }
 
-fn start([a, b, c, d, e, f, g, h]: [u32; 8], counter: u64) -> State {
+fn first_state([a, b, c, d, e, f, g, h]: [u32; 8], counter: u64) -> State {
     let constants = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
     [constants, [a, b, c, d], [e, f, g, h], [counter as u32, (counter >> 32) as u32, 0, 0]]
 }
@@ -135,13 +135,13 @@ mod tests {
 
         #[test]
         fn blocks_without_vector_instructions_are_the_same(key: [u64; 4], counter: u64) {
-            prop_assert_eq!(joined(portable::block(start(halves(key), counter))), block(halves(key), counter));
+            prop_assert_eq!(joined(portable::block(first_state(halves(key), counter))), block(halves(key), counter));
         }
 
         #[test]
         #[cfg(target_arch = "x86_64")]
         fn two_blocks_without_avx2_are_the_same(keys: [[u64; 4]; 2]) {
-            let starts = keys.map(|key| start(halves(key), 0));
+            let starts = keys.map(|key| first_state(halves(key), 0));
             // SAFETY: every x86-64 has SSE2.
             prop_assert_eq!(unsafe { x86::blocks(starts) }.map(joined), two_blocks(keys.map(halves)));
         }

@@ -91,7 +91,7 @@ pub enum PixelError {
     #[error("the sample has no bytes")]
     Empty,
     /// The first bytes belong to no known image format.
-    #[error("{}", said_of(first))]
+    #[error("{}", describe_format(first))]
     UnknownFormat {
         /// First bytes of the file, eight at most.
         first: Vec<u8>,
@@ -166,7 +166,7 @@ pub enum PixelError {
 }
 
 /// Describes a file that begins with these bytes and is not decoded.
-fn said_of(first: &[u8]) -> String {
+fn describe_format(first: &[u8]) -> String {
     match first {
         [b'I', b'I', b'+', 0, ..] | [b'M', b'M', 0, b'+', ..] => "BigTIFF is not decoded".to_owned(),
         _ => format!("no known image format begins with the bytes {first:02x?}"),

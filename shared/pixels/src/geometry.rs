@@ -114,7 +114,7 @@ impl Border {
 
     /// Returns the rectangle of an image of this size from which a window is made, or `None` if all of the window has
     /// the fill colour.
-    pub(crate) fn reads(self, window: Window, size: (u32, u32)) -> Option<Rect> {
+    pub(crate) fn source_rect(self, window: Window, size: (u32, u32)) -> Option<Rect> {
         if matches!(self, Self::Fill(_)) || window.lies_within(size) {
             return window.visible(size);
         }
@@ -160,7 +160,7 @@ mod tests {
                 for (x, width) in (-20..20).flat_map(|x| (1..20).map(move |width| (x, width))) {
                     let shown = (x..x + i64::from(width)).filter_map(|at| border.pixel(at, limit));
                     let expected = shown.clone().min().zip(shown.max());
-                    let found = border.reads(Window { x, y: 0, width, height: 1 }, (limit, 1));
+                    let found = border.source_rect(Window { x, y: 0, width, height: 1 }, (limit, 1));
                     let found = found.map(|rect| (rect.x, rect.x + rect.width - 1));
                     assert_eq!(found, expected, "{border:?} {x} {width} of {limit}");
                 }

@@ -295,7 +295,7 @@ pub(crate) fn cut(
         out.as_chunks_mut::<3>().0.fill(color);
         return cut_visible(image, window, flip, out);
     }
-    let Some(rect) = border.reads(window, size) else { return Ok(()) };
+    let Some(rect) = border.source_rect(window, size) else { return Ok(()) };
     let bordered = limits.resize(bordered, image_bytes((rect.width, rect.height)))?;
     cut_visible(image, rect.into(), false, bordered)?;
     copy_with_border(&Part { size, part: rect, pixels: bordered }, (window, border), flip, out);

@@ -89,7 +89,7 @@ impl<'p> SamplePlan<'p> {
         }
         let orientation = self.orientation(orientation);
         let size = upright_size(stored, orientation);
-        Ok(self.passes(size)?.reads(size).map(|rect| stored_rect(rect, stored, orientation)))
+        Ok(self.passes(size)?.source_rect(size).map(|rect| stored_rect(rect, stored, orientation)))
     }
 
     /// Returns the orientation from which the image is turned upright, 1 for none. The image is stored in the

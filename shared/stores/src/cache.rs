@@ -297,9 +297,9 @@ impl Cache {
 
     /// Writes nothing any more.
     fn turn_off(&self, writing: &mut Writing, error: &io::Error) {
-        let said = format!("the cache takes no more bytes, because it cannot be written: {error}");
-        tracing::warn!("{said}");
-        let _ = self.off.set(said);
+        let problem = format!("the cache takes no more bytes, because it cannot be written: {error}");
+        tracing::warn!("{problem}");
+        let _ = self.off.set(problem);
         if let Some((segment, _)) = writing.segment.take() {
             let _ = segment.close();
         }

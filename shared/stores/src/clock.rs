@@ -90,7 +90,7 @@ impl PathClock {
     }
 
     /// Returns the time until the waiting reads give up: zero if they give up now.
-    pub fn left(&self, now: Instant) -> Duration {
+    pub fn remaining(&self, now: Instant) -> Duration {
         match self.resigned_until {
             Some(until) if now < until => Duration::ZERO,
             _ => self.patience().saturating_sub(now.saturating_duration_since(self.since)),
@@ -141,13 +141,13 @@ mod tests {
         let mut clock = PathClock::new(start);
         clock.begin(start, 20 * SECOND);
         clock.begin(at(1), 3 * SECOND);
-        assert_eq!((clock.lasts(at(20)), clock.left(at(20))), (None, LOST_MAX));
+        assert_eq!((clock.lasts(at(20)), clock.remaining(at(20))), (None, LOST_MAX));
         assert_eq!(clock.lasts(at(21)), Some(21 * SECOND));
         clock.end(at(20));
         clock.end(at(20));
         clock.begin(at(30), Duration::ZERO);
         assert_eq!(clock.lasts(at(31)), Some(SECOND), "an allowance ends with its reads");
-        assert_eq!(clock.left(at(30)), LOST_MAX);
+        assert_eq!(clock.remaining(at(30)), LOST_MAX);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(clock.lasts(at(5)), Some(5 * SECOND));
         clock.begin(at(5), 20 * SECOND);
         assert_eq!((clock.lasts(at(5)), clock.total(at(6))), (Some(5 * SECOND), 6 * SECOND));
-        assert_eq!(clock.left(at(6)), LOST_MAX + 20 * SECOND - 6 * SECOND, "its bytes have their time");
+        assert_eq!(clock.remaining(at(6)), LOST_MAX + 20 * SECOND - 6 * SECOND, "its bytes have their time");
         clock.answered(at(10));
         clock.end(at(10));
         assert_eq!((clock.lasts(at(30)), clock.total(at(30))), (None, 10 * SECOND));
@@ -174,14 +174,14 @@ mod tests {
         let mut clock = PathClock::new(start);
         clock.begin(start, Duration::ZERO);
         clock.begin(start, Duration::ZERO);
-        assert_eq!(clock.left(at(70)), Duration::ZERO);
+        assert_eq!(clock.remaining(at(70)), Duration::ZERO);
         // Both reads fail when the process goes on.
         for _ in 0..2 {
             let total = clock.total(at(70));
             clock.overran(at(70), limit);
             assert_eq!(clock.total(at(70)), total, "never less than was reported");
         }
-        assert_eq!(clock.left(at(70)), LOST_MAX - limit);
+        assert_eq!(clock.remaining(at(70)), LOST_MAX - limit);
     }
 
     /// The display shows what `lasts` and `patience` leave; reads give up when nothing is `left`.
@@ -199,10 +199,10 @@ mod tests {
                 clock.end(at(second));
             }
             let lasts = clock.lasts(at(second)).expect("a silence");
-            assert_eq!(clock.left(at(second)), clock.patience() - lasts, "{second} s");
-            assert_eq!(clock.left(at(second)), at(65) - at(second));
+            assert_eq!(clock.remaining(at(second)), clock.patience() - lasts, "{second} s");
+            assert_eq!(clock.remaining(at(second)), at(65) - at(second));
         }
-        assert_eq!(clock.left(at(65)), Duration::ZERO);
+        assert_eq!(clock.remaining(at(65)), Duration::ZERO);
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let mut begin_at = |second, change: fn(&mut PathClock, Instant)| {
             clock.begin(at(second), Duration::ZERO);
             change(&mut clock, at(second));
-            let left = clock.left(at(second));
+            let left = clock.remaining(at(second));
             clock.end(at(second));
             left.as_secs()
         };

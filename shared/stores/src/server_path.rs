@@ -176,7 +176,7 @@ impl Attempts<'_> {
     /// Begins an attempt. Returns the time after which it has to fail, or an error if nothing has been answered for
     /// too long.
     pub fn begin(&mut self) -> io::Result<Duration> {
-        let left = self.path.clock().left(Instant::now());
+        let left = self.path.clock().remaining(Instant::now());
         if left.is_zero() {
             self.path.clock().give_up(Instant::now());
             return Err(self.no_answer());
@@ -202,7 +202,7 @@ impl Attempts<'_> {
         self.path.count().retry(failure.pushes_back);
         let pause = failure.pause_after(&mut self.pauses);
         *self.path.last_failure() = Some(failure.to_string());
-        let left = self.path.clock().left(Instant::now());
+        let left = self.path.clock().remaining(Instant::now());
         sleep(pause.min(left)).await;
         None
     }

@@ -283,11 +283,11 @@ fn about(seconds: f64) -> String {
 
 /// Prints the table first, so that it is not lost if the JSON report cannot be written.
 fn say(args: &DualArgs, outcome: &DualFigures) -> anyhow::Result<()> {
-    let said = table::describe(outcome);
+    let summary = table::describe(outcome);
     if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
-        eprint!("{said}");
+        eprint!("{summary}");
     } else {
-        output::print(&said)?;
+        output::print(&summary)?;
     }
     match &args.json {
         Some(path) => output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report"),

@@ -234,11 +234,11 @@ fn pack(from: &Path, to: &Path, options: &[&str]) -> anyhow::Result<()> {
 
 /// Prints the tables first, so that they are not lost if the JSON report cannot be written.
 fn say(args: &GpuArgs, figures: &GpuFigures) -> anyhow::Result<()> {
-    let said = figures.describe();
+    let summary = figures.describe();
     if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
-        eprint!("{said}");
+        eprint!("{summary}");
     } else {
-        output::print(&said)?;
+        output::print(&summary)?;
     }
     match &args.json {
         Some(path) => output::write(path, &serde_json::to_vec_pretty(figures)?, "the JSON report"),

@@ -192,20 +192,20 @@ impl DescribedSample {
 
 impl RecordPart {
     fn form_text(&self) -> String {
-        let mut said = format!("{}, {} × {} pixels", self.form, self.width, self.height);
+        let mut description = format!("{}, {} × {} pixels", self.form, self.width, self.height);
         if self.was_repaired {
-            said.push_str(", repaired when it was packed");
+            description.push_str(", repaired when it was packed");
         }
         if self.was_shrunk {
-            said.push_str(", shrunk when it was packed");
+            description.push_str(", shrunk when it was packed");
         }
         if self.orientation > 1 {
-            let _ = write!(said, ", EXIF orientation {}", self.orientation);
+            let _ = write!(description, ", EXIF orientation {}", self.orientation);
         }
         if self.detail_bytes > 0 {
-            let _ = write!(said, ", {} of {}", text::bytes(self.detail_bytes.into()), self.detail);
+            let _ = write!(description, ", {} of {}", text::bytes(self.detail_bytes.into()), self.detail);
         }
-        said
+        description
     }
 }
 

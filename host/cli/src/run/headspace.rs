@@ -44,14 +44,14 @@ pub fn measure(args: &RunArgs, seconds: f64, mut loader: Loader, interrupt: &Int
 }
 
 fn print(args: &RunArgs, headspace: &Headspace) -> anyhow::Result<()> {
-    let said = if args.quiet { String::new() } else { output::fitted(&text::flags(&describe_headspace(headspace))) };
+    let summary = if args.quiet { String::new() } else { output::fitted(&text::flags(&describe_headspace(headspace))) };
     let json = args.json.as_deref();
     if let Some(path) = json {
         output::write(path, &serde_json::to_vec_pretty(headspace)?, products::JSON)?;
     }
     if json == Some(Path::new(output::STDOUT)) {
-        eprint!("{said}");
+        eprint!("{summary}");
         return Ok(());
     }
-    output::print(&said)
+    output::print(&summary)
 }

@@ -86,10 +86,10 @@ impl Before<'_> {
     }
 
     /// Returns whether this run may have another value of an option than the earlier run.
-    fn may_differ(self, option: &str, had: &Value, given: &Value) -> bool {
+    fn may_differ(self, option: &str, earlier: &Value, given: &Value) -> bool {
         match (self, option) {
             (Self::State(..), "epochs" | "strategy" | "fidelity") => true,
-            (Self::Plan(..), "epochs") => given.as_u64() < had.as_u64(),
+            (Self::Plan(..), "epochs") => given.as_u64() < earlier.as_u64(),
             _ => false,
         }
     }
@@ -98,7 +98,7 @@ impl Before<'_> {
 /// Joins the given options with those of the earlier run.
 fn joined(given: Map<String, Value>, before: Before<'_>) -> anyhow::Result<Map<String, Value>> {
     let mut options = before.options()?;
-    let (mut had, mut gives) = (Vec::new(), Vec::new());
+    let (mut earlier, mut changed) = (Vec::new(), Vec::new());
     let (long, short): (Vec<&OptionDef>, Vec<_>) =
         LoaderOptions::DEFINITIONS.iter().partition(|definition| matches!(definition.values, Values::Structure));
     for definition in short.into_iter().chain(long) {
@@ -106,8 +106,8 @@ fn joined(given: Map<String, Value>, before: Before<'_>) -> anyhow::Result<Map<S
             && before_it != now
             && !before.may_differ(definition.name, before_it, now)
         {
-            had.push(shown(definition, before_it));
-            gives.push(shown(definition, now));
+            earlier.push(shown(definition, before_it));
+            changed.push(shown(definition, now));
         }
     }
     options.extend(given);
@@ -116,11 +116,11 @@ fn joined(given: Map<String, Value>, before: Before<'_>) -> anyhow::Result<Map<S
         Before::Plan(_, path) => (path, "--plan-in repeats"),
         Before::None => return Ok(options),
     };
-    if had.is_empty() {
+    if earlier.is_empty() {
         return Ok(options);
     }
-    let (had, gives) = (had.join(" "), gives.join(" "));
-    wrong!("{goes} the run of {}, which had {had}, but {gives} is given: leave that out", file.display())
+    let (earlier, changed) = (earlier.join(" "), changed.join(" "));
+    wrong!("{goes} the run of {}, which had {earlier}, but {changed} is given: leave that out", file.display())
 }
 
 /// Returns an option as the command line has it.

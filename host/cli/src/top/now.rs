@@ -1,6 +1,6 @@
 //! What two readings of a program say about the time between them.
 
-use ddlp_metrics::Reading;
+use ddlp_metrics::Scrape;
 use serde::Serialize;
 
 /// All programs at one moment.
@@ -23,7 +23,7 @@ pub struct Whose {
     pub address: Option<String>,
 }
 
-/// A loader. Rates are `None` at the first reading.
+/// A loader. Rates are `None` at the first scrape.
 #[derive(Debug, Default, Serialize)]
 pub struct LoaderNow {
     #[serde(flatten)]
@@ -49,7 +49,7 @@ pub struct LoaderNow {
     pub store: Option<StoreNow>,
 }
 
-/// The requests of a loader to the store that holds the dataset. Rates are `None` at the first reading.
+/// The requests of a loader to the store that holds the dataset. Rates are `None` at the first scrape.
 #[derive(Debug, Default, Serialize)]
 pub struct StoreNow {
     pub requests_per_s: Option<f64>,
@@ -78,7 +78,7 @@ pub struct ProngNow {
     pub is_up: bool,
 }
 
-/// An agent. Rates are `None` at the first reading.
+/// An agent. Rates are `None` at the first scrape.
 #[derive(Debug, Default, Serialize)]
 pub struct AgentNow {
     #[serde(flatten)]
@@ -103,13 +103,13 @@ pub struct Silent {
     pub why: String,
 }
 
-/// The latest reading of a program, and the one before.
-pub struct Readings<'a> {
-    pub before: Option<&'a Reading>,
-    pub now: &'a Reading,
+/// The latest scrape of a program, and the one before.
+pub struct Scrapes<'a> {
+    pub before: Option<&'a Scrape>,
+    pub now: &'a Scrape,
 }
 
-impl Readings<'_> {
+impl Scrapes<'_> {
     /// Returns whether the program is a loader; otherwise it is an agent.
     pub fn is_loader(&self) -> bool {
         self.now.value("run_images").is_some()
@@ -193,8 +193,8 @@ impl Readings<'_> {
     }
 }
 
-fn of_prong(reading: &Reading, figure: &str, name: &str) -> Option<f64> {
-    reading.by_prong(figure).find(|&(prong, _)| prong == name).map(|(_, value)| value)
+fn of_prong(scrape: &Scrape, figure: &str, name: &str) -> Option<f64> {
+    scrape.by_prong(figure).find(|&(prong, _)| prong == name).map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -206,20 +206,20 @@ mod tests {
         ddlp_run_epoch 2\nddlp_prong_images_total{prong=\"/dev/nvme0\"} 40\nddlp_prong_images_total{prong=\"cpu\"} 60\n\
         ddlp_prong_in_work{prong=\"cpu\"} 3\nddlp_prong_up{prong=\"cpu\"} 1\n";
 
-    fn later(page: &str, before: &Reading) -> Reading {
-        let mut reading = Reading::parse(page);
-        reading.at = before.at + Duration::from_secs(2);
-        reading
+    fn later(page: &str, before: &Scrape) -> Scrape {
+        let mut scrape = Scrape::parse(page);
+        scrape.at = before.at + Duration::from_secs(2);
+        scrape
     }
 
     #[test]
     fn rates_are_those_between_two_readings() {
-        let first = Reading::parse(LOADER);
-        let alone = Readings { before: None, now: &first }.loader(Whose::default());
+        let first = Scrape::parse(LOADER);
+        let alone = Scrapes { before: None, now: &first }.loader(Whose::default());
         assert_eq!((alone.images, alone.images_per_s, alone.waits, alone.is_stalled), (100, None, None, false));
         let page = LOADER.replace(" 100\n", " 150\n").replace("total 1\n", "total 1.5\n").replace(" 60\n", " 100\n");
         let second = later(&page, &first);
-        let now = Readings { before: Some(&first), now: &second }.loader(Whose::default());
+        let now = Scrapes { before: Some(&first), now: &second }.loader(Whose::default());
         assert_eq!((now.images_per_s, now.waits, now.is_stalled, now.epoch), (Some(25.0), Some(0.25), false, 2));
         let [cpu, drive] = &now.prongs[..] else { panic!("{now:?}") };
         assert_eq!((&*cpu.name, cpu.images_per_s, cpu.in_work, cpu.is_up), ("cpu", Some(20.0), 3, true));
@@ -228,19 +228,19 @@ mod tests {
 
     #[test]
     fn a_consumer_that_got_nothing_and_waits_is_stalled() {
-        let first = Reading::parse(LOADER);
+        let first = Scrape::parse(LOADER);
         let second = later(LOADER, &first);
-        let now = Readings { before: Some(&first), now: &second }.loader(Whose::default());
+        let now = Scrapes { before: Some(&first), now: &second }.loader(Whose::default());
         assert_eq!((now.is_stalled, now.waits), (true, Some(1.0)));
         let busy = later(&LOADER.replace("waits 1", "waits 0"), &first);
-        let now = Readings { before: Some(&first), now: &busy }.loader(Whose::default());
+        let now = Scrapes { before: Some(&first), now: &busy }.loader(Whose::default());
         assert_eq!((now.is_stalled, now.waits), (false, Some(0.0)));
     }
 
     #[test]
     fn requests_to_a_store_are_shown_if_there_is_one() {
-        let first = Reading::parse(LOADER);
-        assert!(Readings { before: None, now: &first }.loader(Whose::default()).store.is_none());
+        let first = Scrape::parse(LOADER);
+        assert!(Scrapes { before: None, now: &first }.loader(Whose::default()).store.is_none());
         let page = |requests: u32| {
             format!(
                 "{LOADER}ddlp_store_requests_total {requests}\nddlp_store_bytes_total 7000000\nddlp_store_in_flight 9\n\
@@ -248,9 +248,9 @@ mod tests {
                  ddlp_store_retries_total 5\nddlp_store_pushed_back_total 2\n"
             )
         };
-        let first = Reading::parse(&page(100));
+        let first = Scrape::parse(&page(100));
         let second = later(&page(300), &first);
-        let store = Readings { before: Some(&first), now: &second }.loader(Whose::default()).store.unwrap();
+        let store = Scrapes { before: Some(&first), now: &second }.loader(Whose::default()).store.unwrap();
         assert_eq!((store.requests_per_s, store.bytes_per_s, store.in_flight), (Some(100.0), Some(0.0), 9));
         assert_eq!((store.depth, store.half_within_ms, store.most_within_ms), (None, Some(128.0), None));
         assert_eq!((store.retries, store.pushed_back), (5, 2));
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_counter_that_has_shrunk_has_no_rate() {
-        let first = Reading::parse(LOADER);
+        let first = Scrape::parse(LOADER);
         let second = later(&LOADER.replace(" 100\n", " 7\n"), &first);
-        let now = Readings { before: Some(&first), now: &second }.loader(Whose::default());
+        let now = Scrapes { before: Some(&first), now: &second }.loader(Whose::default());
         assert_eq!((now.images, now.images_per_s), (7, None));
     }
 }

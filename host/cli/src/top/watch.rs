@@ -1,8 +1,8 @@
 //! The programs whose figures can be read.
 
-use super::now::{Programs, Readings, Silent, Whose};
+use super::now::{Programs, Scrapes, Silent, Whose};
 use crate::text;
-use ddlp_metrics::{LocalSocket, Reading, local_sockets, read_address};
+use ddlp_metrics::{LocalSocket, Scrape, local_sockets, read_address};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ enum Place {
 
 impl Place {
     /// Reads the figures; `None` if the program has ended.
-    fn read(&self) -> io::Result<Option<Reading>> {
+    fn read(&self) -> io::Result<Option<Scrape>> {
         match self {
             Self::Address(address) => read_address(*address).map(Some),
             // A process may have been killed while a fork of it kept its socket.
@@ -52,7 +52,7 @@ fn command(line: &[u8]) -> String {
 /// Reads the figures of all programs again and again.
 pub struct Watch {
     addresses: Vec<SocketAddr>,
-    before: BTreeMap<Place, Reading>,
+    before: BTreeMap<Place, Scrape>,
 }
 
 impl Watch {
@@ -73,11 +73,11 @@ impl Watch {
         for place in places {
             match place.read() {
                 Ok(Some(now)) => {
-                    let readings = Readings { before: self.before.get(&place), now: &now };
-                    if readings.is_loader() {
-                        programs.loaders.push(readings.loader(place.whose()));
+                    let scrapes = Scrapes { before: self.before.get(&place), now: &now };
+                    if scrapes.is_loader() {
+                        programs.loaders.push(scrapes.loader(place.whose()));
                     } else {
-                        programs.agents.push(readings.agent(place.whose()));
+                        programs.agents.push(scrapes.agent(place.whose()));
                     }
                     latest.insert(place, now);
                 }

@@ -6,7 +6,7 @@ use crate::device::ended;
 use crate::error::CudaError;
 use crate::pinned::Pinned;
 use crate::queue::Event;
-use ddlp_host::{BatchBuffer, BatchMemory, DeliveryError, Filled, OnReady};
+use ddlp_host::{BatchBuffer, BatchMemory, DeliveryError, Filled, MakeReady};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +63,7 @@ unsafe impl BatchBuffer for Filling {
         &mut self.host().bytes_mut()[..bytes]
     }
 
-    fn on_ready_from(
+    fn make_ready_from(
         mut self: Box<Self>,
         rows: Box<dyn BatchMemory>,
         filled: Filled<'_>,
@@ -81,8 +81,8 @@ unsafe impl BatchBuffer for Filling {
     }
 }
 
-impl OnReady for Filling {
-    fn on_ready(self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+impl MakeReady for Filling {
+    fn make_ready(self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         Ok(self.upload(None, filled)?)
     }
 }

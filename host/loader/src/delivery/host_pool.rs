@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, Filled, OnReady};
+use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, Filled, MakeReady};
 use crate::forking::Home;
 use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
@@ -120,8 +120,8 @@ unsafe impl BatchBuffer for PooledBuffer {
     }
 }
 
-impl OnReady for PooledBuffer {
-    fn on_ready(self: Box<Self>, _: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+impl MakeReady for PooledBuffer {
+    fn make_ready(self: Box<Self>, _: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         Ok(self)
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_fork_drops_a_batch_whatever_its_parent_is_doing() {
         let pool = HostPool::new(need(1));
-        let mut memory = Some(pool.take().unwrap().unwrap().on_ready(ALL).unwrap());
+        let mut memory = Some(pool.take().unwrap().unwrap().make_ready(ALL).unwrap());
         let locked = pool.0.lock();
         in_fork(|| drop(memory.take()));
         drop(locked);
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn after_the_end_only_buffers_on_loan_have_memory() {
         let pool = HostPool::new(need(3));
-        let [idle, kept] = [(); 2].map(|()| pool.take().unwrap().unwrap().on_ready(ALL).unwrap());
+        let [idle, kept] = [(); 2].map(|()| pool.take().unwrap().unwrap().make_ready(ALL).unwrap());
         drop(idle);
         let made = |pool: &HostPool| pool.count() - pool.0.lock().unmade;
         assert_eq!(made(&pool), 2);
@@ -213,7 +213,7 @@ mod tests {
         let pool = HostPool::new(need(1));
         let mut buffer = pool.take().unwrap().unwrap();
         buffer.bytes_mut()[99] = 7;
-        let memory = buffer.on_ready(ALL).unwrap();
+        let memory = buffer.make_ready(ALL).unwrap();
         assert_eq!((memory.bytes().unwrap()[99], pool.free()), (7, 0));
         drop(memory);
         assert_eq!(pool.free(), 1);

@@ -178,7 +178,7 @@ impl SlotTable {
 
     /// Returns the bytes of a slot in shared memory.
     pub fn bytes(&self, slot: u32) -> Option<&[u8]> {
-        let start = self.start(slot)?;
+        let start = self.first_byte(slot)?;
         // SAFETY: the slot lies in the mapping. Memory is sealed against shrinking, and a file is locked by the agent,
         // which never truncates it. The agent writes only into slots that this host named in a request and that no
         // batch lies in; bytes are read after the agent completed the request, when all pages of the slot are there.
@@ -186,7 +186,7 @@ impl SlotTable {
     }
 
     /// Returns the beginning of a slot in shared memory.
-    fn start(&self, slot: u32) -> Option<NonNull<u8>> {
+    fn first_byte(&self, slot: u32) -> Option<NonNull<u8>> {
         let (map, start) = (&self.memory.as_ref()?.map, slot as usize * self.slot_bytes);
         if start + self.slot_bytes > map.len() {
             return None;
@@ -228,7 +228,7 @@ impl SlotRows {
 // SAFETY: a slot stays where it is, and the agent does not touch it before it is free again.
 unsafe impl BatchMemory for SlotRows {
     fn address(&self) -> NonNull<u8> {
-        let slot = self.table.start(self.slot).expect("made of a shared slot");
+        let slot = self.table.first_byte(self.slot).expect("made of a shared slot");
         // SAFETY: the payload lies in the slot, as `bytes` checks.
         unsafe { slot.add(self.payload.start) }
     }

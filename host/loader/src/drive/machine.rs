@@ -265,7 +265,7 @@ impl Machine {
             Verdict::Good => self.trust.good(),
             Verdict::Wrong => self.trust.wrong(1),
             Verdict::Unavailable => self.pause(),
-            Verdict::LeftToHost if self.trust.left() => self.pause(),
+            Verdict::LeftToHost if self.trust.left_to_host() => self.pause(),
             Verdict::LeftToHost | Verdict::None => {}
         }
     }

@@ -52,7 +52,7 @@ impl Trust {
 
     /// Records a result that left a sample to the host, as the drive may. It is not a fault, but the CPU prepares the
     /// batch again. Returns whether a pause is due, after several in a row.
-    pub fn left(&mut self) -> bool {
+    pub fn left_to_host(&mut self) -> bool {
         self.left += 1;
         self.left >= LEFT_MAX
     }
@@ -114,10 +114,13 @@ mod tests {
     fn only_batches_in_a_row_that_are_left_to_the_host_make_a_drive_pause() {
         let mut trust = Trust::new(1);
         for _ in 0..100 {
-            assert!((1..LEFT_MAX).all(|_| !trust.left()));
+            assert!((1..LEFT_MAX).all(|_| !trust.left_to_host()));
             trust.good();
         }
-        assert!((1..LEFT_MAX).all(|_| !trust.left()));
-        assert!((0..20).all(|_| trust.left()) && !trust.ends_association(), "each one more makes another pause due");
+        assert!((1..LEFT_MAX).all(|_| !trust.left_to_host()));
+        assert!(
+            (0..20).all(|_| trust.left_to_host()) && !trust.ends_association(),
+            "each one more makes another pause due"
+        );
     }
 }

@@ -104,7 +104,7 @@ impl Engine {
         let rows = bucket.bytes_of_rows(records);
         let Some(finishing) = bucket.images.finishing() else {
             self.task.mix_images(id, &mut buffer.bytes_mut()[..rows])?;
-            let memory = buffer.on_ready(Filled::new(rows, &[])).map_err(LoaderError::Delivery)?;
+            let memory = buffer.make_ready(Filled::new(rows, &[])).map_err(LoaderError::Delivery)?;
             return Ok((memory, None));
         };
         let values = || others.iter().map(|values| values.bytes().expect("the host has filled it"));
@@ -114,8 +114,8 @@ impl Engine {
         }
         let filled = Filled::new(rows, &fields);
         let memory = match slot {
-            Some(slot) => buffer.on_ready_from(Box::new(slot), filled),
-            None => buffer.on_ready(filled),
+            Some(slot) => buffer.make_ready_from(Box::new(slot), filled),
+            None => buffer.make_ready(filled),
         };
         let mix = self.task.mix(id, rows / bucket.images.row_bytes());
         Ok((memory.map_err(LoaderError::Delivery)?, Some(Finishing { mix, ..finishing.clone() })))

@@ -120,7 +120,7 @@ impl Engine {
             self.lock().recorder.warned(warned);
         }
         // If memory is refused now, the prong that needs the order tries again.
-        let _ = self.prepare_orders(batch.epoch() + 1);
+        let _ = self.make_orders(batch.epoch() + 1);
     }
 
     /// Looks up the names of a batch's corrupt samples, and the values of the fields that the host fills. Fails on a
@@ -249,9 +249,9 @@ impl Engine {
         let next = current + 1;
         let answer = if next < self.task.epochs { fidelity.ask(next).map(drop) } else { Ok(()) };
         let core = &mut *self.lock();
-        if let Err(said) = answer {
+        if let Err(problem) = answer {
             // The run ends when it comes to that epoch.
-            core.orders.keep(next, Err(said), Some(current));
+            core.orders.keep(next, Err(problem), Some(current));
         }
         if core.schedule.let_begin(next) {
             self.wake_cpu();
@@ -261,7 +261,7 @@ impl Engine {
 
     /// Makes the order of an epoch from which prongs will claim, unless it exists, and further ones if prongs cannot
     /// make them. Fails if the system refuses memory, or the program's function does not name the samples of `epoch`.
-    pub fn prepare_orders(&self, epoch: u32) -> Result<(), LoaderError> {
+    pub fn make_orders(&self, epoch: u32) -> Result<(), LoaderError> {
         let ahead = if self.task.walks.calls_program() { PROGRAM_AHEAD } else { 1 };
         for wanted in (epoch..self.task.epochs).take(ahead) {
             if self.lock().orders.has(wanted) {

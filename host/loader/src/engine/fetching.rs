@@ -130,11 +130,11 @@ impl Engine {
 
     fn keep_fetched(&self, core: &mut Core, group: &mut Vec<(FetchTicket, FetchedSample)>) {
         let Core { fetching: Some(fetching), spare, .. } = core else { return };
-        let came = group.len();
+        let kept = group.len();
         for (ticket, sample) in group.drain(..) {
             spare.extend(fetching.fetched(ticket, sample.memory_bytes(), sample));
         }
-        match came {
+        match kept {
             0 => {}
             1 => self.work.notify_one(),
             _ => self.work.notify_all(),

@@ -54,9 +54,9 @@ pub(super) struct DriveBlocks {
 impl DriveBlocks {
     /// Connects to a drive, which messages call `address`. The error says what to do.
     pub fn open(endpoint: Endpoint, address: &str) -> Result<Self, DriveError> {
-        let said = |error| endpoint.unusable(LinkError::Driver(error), "");
-        let controller = endpoint.connect(Duration::MAX, |_| ()).map_err(said)?;
-        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
+        let unusable = |error| endpoint.unusable(LinkError::Driver(error), "");
+        let controller = endpoint.connect(Duration::MAX, |_| ()).map_err(unusable)?;
+        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(unusable)?;
         let path = Mutex::new(DrivePath::new(controller, geometry));
         let (address, block_bytes) = (address.to_owned(), geometry.block_bytes);
         Ok(Self { endpoint, address, block_bytes, path, changed: Condvar::new() })

@@ -6,7 +6,7 @@ use super::{SAMPLES, cifar, images, loader, wait_until};
 use ddlp_host::report::FaultKind;
 use ddlp_host::{
     BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, Filled, LoaderError,
-    LoaderErrorKind, OnReady, Strategy,
+    LoaderErrorKind, MakeReady, Strategy,
 };
 use std::io;
 use std::ptr::NonNull;
@@ -36,7 +36,7 @@ struct Shelf {
     need: BufferNeed,
     act: Act,
     buffers: Mutex<Vec<Vec<u64>>>,
-    /// Calls of `on_ready`, and those that have returned.
+    /// Calls of `make_ready`, and those that have returned.
     asked: AtomicUsize,
     ready: AtomicUsize,
     gate: ReadyGate,
@@ -108,8 +108,8 @@ unsafe impl BatchBuffer for Lent {
     }
 }
 
-impl OnReady for Lent {
-    fn on_ready(mut self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+impl MakeReady for Lent {
+    fn make_ready(mut self: Box<Self>, filled: Filled<'_>) -> Result<Box<dyn BatchMemory>, DeliveryError> {
         let number = self.shelf.asked.fetch_add(1, Ordering::SeqCst);
         match self.shelf.act {
             Act::FailAt(at) if at == number => return Err(DeliveryError::new("the copy failed")),

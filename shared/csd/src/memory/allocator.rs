@@ -93,7 +93,7 @@ extern "C" fn on_abort(_: libc::c_int) {
 ///
 /// If an infallible allocation is refused, the program then ends with a message. Where address space is limited, all
 /// threads share the first one's arena, since glibc reserves 64 MiB of address space for each arena.
-pub fn prepare() {
+pub fn set_up() {
     let on_abort: extern "C" fn(libc::c_int) = on_abort;
     // SAFETY: the handler calls only what a handler may call, and reads a variable of its thread that needs no
     // initialisation.

@@ -76,13 +76,13 @@ macro_rules! dispatch {
                 match self { $(Self::$form => super::$name::$form::first_bytes(header)),+ }
             }
 
-            pub(crate) fn reads(
+            pub(crate) fn add_reads(
                 self,
                 header: &Header,
                 plan: &mut SamplePlan<'_>,
                 reads: &mut Reads,
             ) -> Result<(), PixelError> {
-                match self { $(Self::$form => super::$name::$form::reads(header, plan, reads)),+ }
+                match self { $(Self::$form => super::$name::$form::add_reads(header, plan, reads)),+ }
             }
 
             pub(crate) fn next(

@@ -1,7 +1,7 @@
 //! The trait of a form, and what its methods return.
 
 use crate::pack::IndexRecord;
-use crate::pack::storing::{NotStored, StorePixels, StoredSample, Workspace};
+use crate::pack::storing::{NotStored, PackedSample, StorePixels, Workspace};
 use crate::{Decoder, Header, Reads};
 use ddlp_pixels::{ImageInfo, PixelError, SamplePlan, Source};
 use std::fmt;
@@ -49,7 +49,7 @@ pub(super) trait Form {
     /// # Errors
     ///
     /// If the pipeline cannot take an image of this size.
-    fn reads(header: &Header, _plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
+    fn add_reads(header: &Header, _plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
         reads.add(Self::first_bytes(header));
         Ok(())
     }
@@ -96,9 +96,9 @@ pub(super) trait Form {
 #[derive(Clone, Copy)]
 pub(crate) enum Holds {
     /// Whole files, which give the same pixels without the detail. The function gets intact or repaired files.
-    Files(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
+    Files(fn(&[u8], &mut Workspace<'_>) -> Result<PackedSample, NotStored>),
     /// JPEGs in pieces, which lie apart ([`Piece`](crate::Piece)). The record has the orientation.
-    Pieces(fn(&[u8], &mut Workspace<'_>) -> Result<StoredSample, NotStored>),
+    Pieces(fn(&[u8], &mut Workspace<'_>) -> Result<PackedSample, NotStored>),
     /// Three planes, which `pack` stores as the source has them.
     Planes,
     /// Pixels that `pack` decodes. The record then has the orientation, the pack may be read past the page cache, and

@@ -4,7 +4,7 @@
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable, check_bytes, check_detail};
-use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
+use crate::pack::storing::{NotStored, PackedSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
 use ddlp_pixels::{PixelError, SamplePlan, Source, checkpoint_bytes_max, examples};
@@ -55,13 +55,13 @@ impl Form for Indexed {
     }
 }
 
-fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<PackedSample, NotStored> {
     if workspace.is_repaired {
         return Err(NotStored::Kept(WhyKept::Repaired));
     }
     let indexed = workspace.preparer.index(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
     let bytes = indexed.transcoded.as_deref().unwrap_or(file);
-    let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Indexed, workspace.size)?;
+    let stored = PackedSample::appended(workspace.out, bytes, StoredForm::Indexed, workspace.size)?;
     reserve(workspace.out, indexed.checkpoints.len())?;
     workspace.out.extend_from_slice(&indexed.checkpoints);
     let stored = stored.with_detail(&indexed.checkpoints);

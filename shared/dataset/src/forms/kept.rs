@@ -4,7 +4,7 @@ use super::StoredForm;
 use super::form::{Form, Holds, PackOption};
 use crate::header::Header;
 use crate::pack::IndexRecord;
-use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::pack::storing::{NotStored, PackedSample, Workspace};
 use ddlp_pixels::{PixelError, SamplePlan, Source};
 
 pub(super) struct Kept;
@@ -26,6 +26,6 @@ impl Form for Kept {
     }
 }
 
-fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
-    Ok(StoredSample::appended(workspace.out, file, StoredForm::Kept, workspace.size)?)
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<PackedSample, NotStored> {
+    Ok(PackedSample::appended(workspace.out, file, StoredForm::Kept, workspace.size)?)
 }

@@ -6,7 +6,7 @@
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable, check_detail};
-use crate::pack::storing::{PixelsToStore, StoredSample, reserve};
+use crate::pack::storing::{PackedSample, PixelsToStore, reserve};
 use crate::pack::{IndexRecord, StoredVerdict};
 use crate::{Header, Reads};
 use ddlp_l3::{Error, Image, Index, Options, Region, encode};
@@ -223,7 +223,7 @@ impl FormDecoder for PartRead {
 }
 
 /// Appends the L3 image of a sample.
-fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<StoredSample, PixelError> {
+fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<PackedSample, PixelError> {
     let mut rgb = Vec::new();
     let decoded = pixels.decode(&mut rgb)?;
     let (index, patches) = encoded(rgb, (decoded.width, decoded.height))?;
@@ -231,7 +231,7 @@ fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<StoredSamp
     reserve(out, index.len() + patches.len())?;
     out.extend_from_slice(&index);
     out.extend_from_slice(&patches);
-    Ok(StoredSample::of_pixels(start, &patches, StoredForm::L3, decoded).with_detail(&index))
+    Ok(PackedSample::of_pixels(start, &patches, StoredForm::L3, decoded).with_detail(&index))
 }
 
 /// Encodes rows of RGB. Returns the index of the L3 image, and its patches.

@@ -6,7 +6,7 @@
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable};
-use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::pack::storing::{NotStored, PackedSample, Workspace};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Piece, SAMPLE_BYTES_MAX};
 use ddlp_pixels::{NotCut, PixelError, SamplePlan, Source, examples};
@@ -63,7 +63,7 @@ pub(crate) fn check_pieces(pieces: &[Piece], mut read: &[u8]) -> Result<(), Unus
     Ok(())
 }
 
-fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<PackedSample, NotStored> {
     let cut = workspace.preparer.cut(file, workspace.groups).map_err(|why| match why {
         NotCut::NoMemory => NotStored::Failed(PixelError::NoMemory { message: why.to_string() }),
         why => NotStored::Kept(WhyKept::NotCut(why)),
@@ -73,7 +73,7 @@ fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, Not
     if pieces.map(|piece| piece.len() as u64).sum::<u64>() > SAMPLE_BYTES_MAX {
         return Err(NotStored::Kept(WhyKept::NotCut(NotCut::Unusual)));
     }
-    let mut stored = StoredSample::appended(workspace.out, cut.piece(0), StoredForm::Pcr, workspace.size)?;
+    let mut stored = PackedSample::appended(workspace.out, cut.piece(0), StoredForm::Pcr, workspace.size)?;
     for piece in (1..cut.groups()).map(|group| cut.piece(group)).chain([cut.markers()]) {
         crate::pack::storing::reserve(workspace.out, piece.len())?;
         workspace.out.extend_from_slice(piece);

@@ -4,7 +4,7 @@ use super::StoredForm;
 use super::form::{Form, Holds};
 use crate::header::Header;
 use crate::pack::IndexRecord;
-use crate::pack::storing::StoredSample;
+use crate::pack::storing::PackedSample;
 use ddlp_pixels::{CorruptReason, PixelError, SamplePlan, Source, examples};
 
 pub(super) struct Planar;
@@ -42,14 +42,14 @@ pub(crate) fn store_planes(
     (width, height): (u32, u32),
     planes: &[u8],
     out: &mut Vec<u8>,
-) -> Result<StoredSample, PixelError> {
+) -> Result<PackedSample, PixelError> {
     match u64::from(width).checked_mul(height.into()).and_then(|pixels| pixels.checked_mul(3)) {
         Some(length) if length == planes.len() as u64 => {
-            StoredSample::appended(out, planes, StoredForm::Planar, (width, height))
+            PackedSample::appended(out, planes, StoredForm::Planar, (width, height))
         }
         _ => {
             let message = format!("{} bytes are not three planes of {width} x {height}", planes.len());
-            StoredSample::rejected(out, planes, CorruptReason::Malformed, message)
+            PackedSample::rejected(out, planes, CorruptReason::Malformed, message)
         }
     }
 }

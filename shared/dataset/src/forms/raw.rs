@@ -3,7 +3,7 @@
 
 use super::StoredForm;
 use super::form::{DetailCheck, Form, Holds, PackOption, Unusable, check_detail};
-use crate::pack::storing::{PixelsToStore, StoredSample, reserve};
+use crate::pack::storing::{PackedSample, PixelsToStore, reserve};
 use crate::pack::{IndexRecord, StoredVerdict};
 use crate::{Header, Reads};
 use ddlp_pixels::{PixelError, RawRows, SamplePlan, Source, examples};
@@ -45,7 +45,7 @@ impl Form for Raw {
         header.detail.clone()
     }
 
-    fn reads(header: &Header, plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
+    fn add_reads(header: &Header, plan: &mut SamplePlan<'_>, reads: &mut Reads) -> Result<(), PixelError> {
         let part = part_of(header, plan)?;
         reads.add(Self::first_bytes(header));
         reads.add(header.bytes.start + part.start..header.bytes.start + part.end);
@@ -80,11 +80,11 @@ fn part_of(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Range<u64>, Pix
 }
 
 /// Appends the pixels of a sample, and then their checksums.
-fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<StoredSample, PixelError> {
+fn store(pixels: &mut PixelsToStore<'_>, out: &mut Vec<u8>) -> Result<PackedSample, PixelError> {
     let start = out.len();
     let decoded = pixels.decode(out)?;
     let checksums = GROUPS.checksums_of(&out[start..], decoded.width);
-    let stored = StoredSample::of_pixels(start, &out[start..], StoredForm::Raw, decoded).with_detail(&checksums);
+    let stored = PackedSample::of_pixels(start, &out[start..], StoredForm::Raw, decoded).with_detail(&checksums);
     reserve(out, checksums.len())?;
     out.extend_from_slice(&checksums);
     Ok(stored)

@@ -5,7 +5,7 @@
 
 use super::StoredForm;
 use super::form::{Form, Holds, PackOption, Unusable, check_detail};
-use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
+use crate::pack::storing::{NotStored, PackedSample, Workspace, reserve};
 use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use crate::{Header, Reads};
 use ddlp_pixels::{PartialJpeg, PixelError, RowIndex, SamplePlan, Source, examples, row_index_bytes_max};
@@ -98,7 +98,7 @@ impl Form for Rows {
     }
 }
 
-fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<PackedSample, NotStored> {
     if workspace.is_repaired {
         return Err(NotStored::Kept(WhyKept::Repaired));
     }
@@ -109,7 +109,7 @@ fn store(file: &[u8], workspace: &mut Workspace<'_>) -> Result<StoredSample, Not
     reserve(workspace.out, gap + indexed.row_index.len() + bytes.len())?;
     workspace.out.resize(workspace.out.len() + gap, 0);
     workspace.out.extend_from_slice(&indexed.row_index);
-    let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Rows, workspace.size)?;
+    let stored = PackedSample::appended(workspace.out, bytes, StoredForm::Rows, workspace.size)?;
     let stored = stored.with_detail(&indexed.row_index);
     Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
 }

@@ -5,7 +5,7 @@ use super::dealt::Dealt;
 use super::format::BLOCK_BYTES;
 use super::record::IndexRecord;
 use super::sections::SectionWriter;
-use super::storing::StoredSample;
+use super::storing::PackedSample;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -68,7 +68,7 @@ impl<'a> Bundling<'a> {
     pub(super) fn take(
         &mut self,
         position: u64,
-        sample: &StoredSample,
+        sample: &PackedSample,
         chunk: &[u8],
         data_end: u64,
     ) -> Result<u64, Untaken> {

@@ -5,7 +5,7 @@
 //! already, so the work cannot stall.
 
 use super::options::{PackFormat, PackOptions};
-use super::storing::{Fault, StoredSample, Storing};
+use super::storing::{Fault, PackedSample, Storing};
 use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Chunk {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
-    pub(super) samples: Vec<StoredSample>,
+    pub(super) samples: Vec<PackedSample>,
     /// The sample after these at which the work has to end, and the reason.
     pub(super) failed: Option<(u64, Fault)>,
     /// Bytes that the source has listed for these samples.

@@ -212,7 +212,7 @@ impl ReadAhead {
                     blocks.start_reads(reads).await?;
                 }
                 for (start, reader, memory, _) in missing {
-                    there.insert(start, reader.came(memory));
+                    there.insert(start, reader.give(memory));
                 }
                 if awaited.is_empty() {
                     break;

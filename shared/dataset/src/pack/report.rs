@@ -179,7 +179,7 @@ impl PackSummary {
 }
 
 /// Describes how many samples would be lost, and why.
-fn said_of_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
+fn describe_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
     match (unreadable, damaged) {
         (unreadable, 0) => format!("{unreadable} of {samples} samples cannot be read"),
         (0, damaged) => format!("{damaged} of {samples} samples cannot be decoded"),
@@ -329,7 +329,7 @@ pub enum PackError {
         first: RejectedSample,
     },
     /// Samples would be lost, and the options do not allow that.
-    #[error("{}", said_of_losses(*.samples, *.unreadable_count, *.damaged_count))]
+    #[error("{}", describe_losses(*.samples, *.unreadable_count, *.damaged_count))]
     Lost {
         /// Number of samples.
         samples: u64,

@@ -221,10 +221,10 @@ impl Store {
     ) -> io::Result<Result<T, E>> {
         let mut rereading = Rereading::default();
         loop {
-            let (came, judged) = read()?;
+            let (checksum, judged) = read()?;
             let Some(blocks) = self.blocks().filter(|_| judged.is_err()) else { return Ok(judged) };
             blocks.forget(extent.clone());
-            match rereading.reads_again(came) {
+            match rereading.reads_again(checksum) {
                 Ok(true) => {}
                 Ok(false) => return Ok(judged),
                 Err(problem) => {

@@ -9,7 +9,7 @@ use ddlp_cause::with_causes;
 use ddlp_pixels::{CorruptReason, Decoded, FormImage, PixelError, Preparer, ScanGroups, Source, Verdict};
 
 /// Data to store for one sample.
-pub(crate) struct StoredSample {
+pub(crate) struct PackedSample {
     /// The sample's index record, still without the name. Its offset counts within the bytes of the chunk.
     pub(crate) record: IndexRecord,
     /// The lengths of the pieces of a sample in pieces, which follow each other in the bytes of the chunk.
@@ -17,7 +17,7 @@ pub(crate) struct StoredSample {
     pub(crate) note: Note,
 }
 
-impl StoredSample {
+impl PackedSample {
     /// Returns the number of bytes that the sample takes.
     pub(super) fn stored_bytes(&self) -> u64 {
         let of_pieces = self.pieces.iter().map(|&bytes| u64::from(bytes)).sum();
@@ -100,7 +100,7 @@ impl Storing {
         buf: &mut Vec<u8>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, Fault> {
+    ) -> Result<PackedSample, Fault> {
         let stored = match source.stored(index, buf) {
             Ok(Stored::Source(sample)) => self.store_source(sample, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => self.store_rejected(bytes, reason, out),
@@ -110,11 +110,11 @@ impl Storing {
             }
             Err(ReadError::Corrupt(error)) => {
                 let is_unreadable = error.reason() == CorruptReason::Io;
-                let rejected = StoredSample::rejected(out, &[], error.reason(), with_causes(&error));
+                let rejected = PackedSample::rejected(out, &[], error.reason(), with_causes(&error));
                 rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = is_unreadable))
             }
             Err(ReadError::Unavailable(error)) => {
-                let rejected = StoredSample::rejected(out, &[], CorruptReason::Io, with_causes(&error));
+                let rejected = PackedSample::rejected(out, &[], CorruptReason::Io, with_causes(&error));
                 rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = true))
             }
         };
@@ -126,13 +126,13 @@ impl Storing {
         source: Source<'_>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         match source {
             Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
             Source::Planar { width, height, bytes } => store_planes((width, height), bytes, out),
             Source::Image(image) => self.store_image(image, admit, out),
             // A part of a file is not a whole sample.
-            Source::Rows(_) | Source::Pieces { .. } => StoredSample::unsupported(out, &[]),
+            Source::Rows(_) | Source::Pieces { .. } => PackedSample::unsupported(out, &[]),
         }
     }
 
@@ -143,7 +143,7 @@ impl Storing {
         image: FormImage<'_>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         let (size, source_bytes, own) =
             ((image.width, image.height), image.bytes.len(), StoredForm::of_code(image.form));
         let store = |form: StoredForm| match form.holds() {
@@ -151,7 +151,7 @@ impl Storing {
             _ => None,
         };
         let Some((form, store)) = store(self.format.form).or_else(|| own.and_then(store)) else {
-            return StoredSample::unsupported(out, &[]);
+            return PackedSample::unsupported(out, &[]);
         };
         if Some(form) != own {
             admit(pixel_bytes(size, self.format.max_side));
@@ -167,7 +167,7 @@ impl Storing {
         source: Source<'_>,
         (form, store): (StoredForm, StorePixels),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         let before = out.len();
         let start = before.next_multiple_of(form.alignment() as usize);
         reserve(out, start - before)?;
@@ -190,12 +190,12 @@ impl Storing {
         bytes: &[u8],
         reason: CorruptReason,
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         let message = match self.preparer.inspect(bytes) {
             Verdict::Rejected { reason: found, message } if found == reason => message,
             _ => reason.to_string(),
         };
-        StoredSample::rejected(out, bytes, reason, message)
+        PackedSample::rejected(out, bytes, reason, message)
     }
 
     fn store_file(
@@ -203,7 +203,7 @@ impl Storing {
         file: &[u8],
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         let stored = match self.preparer.inspect(file) {
             Verdict::Intact => self.store_intact(file, false, admit, out)?,
             Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
@@ -211,9 +211,9 @@ impl Storing {
                 stored.record.verdict = StoredVerdict::Repaired;
                 stored.noting(|note| (note.warnings, note.clamped) = (warnings, clamped))
             }
-            Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message)?,
+            Verdict::Rejected { reason, message } => PackedSample::rejected(out, file, reason, message)?,
             Verdict::Undecided { message } => return Err(PixelError::NoMemory { message }),
-            _ => StoredSample::unsupported(out, file)?,
+            _ => PackedSample::unsupported(out, file)?,
         };
         Ok(stored.noting(|note| note.source_bytes = file.len() as u64))
     }
@@ -225,7 +225,7 @@ impl Storing {
         is_repaired: bool,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, PixelError> {
+    ) -> Result<PackedSample, PixelError> {
         let info = self.preparer.info(file).ok();
         let size = info.as_ref().map_or((0, 0), |info| (info.width, info.height));
         let PackFormat { form, max_side } = self.format;
@@ -254,7 +254,7 @@ impl Storing {
             }
             Err(NotStored::Failed(error)) => Err(error),
             Err(NotStored::Kept(why_kept)) => {
-                let kept = StoredSample::appended(out, file, StoredForm::Kept, size)?;
+                let kept = PackedSample::appended(out, file, StoredForm::Kept, size)?;
                 Ok(kept.noting(|note| note.why_kept = why_kept))
             }
         }
@@ -268,7 +268,7 @@ fn pixel_bytes((width, height): (u32, u32), max_side: Option<u32>) -> u64 {
 }
 
 /// Appends the pixels of a sample to the bytes of the chunk, in a form of pixels.
-pub(crate) type StorePixels = fn(&mut PixelsToStore<'_>, &mut Vec<u8>) -> Result<StoredSample, PixelError>;
+pub(crate) type StorePixels = fn(&mut PixelsToStore<'_>, &mut Vec<u8>) -> Result<PackedSample, PixelError>;
 
 /// Pixels that are to be stored.
 pub(crate) struct PixelsToStore<'s> {
@@ -312,7 +312,7 @@ impl From<PixelError> for NotStored {
     }
 }
 
-impl StoredSample {
+impl PackedSample {
     /// Returns the data for bytes that begin at `start` of the chunk.
     fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let record = IndexRecord {

@@ -11,7 +11,7 @@ use super::report::{LISTED_MAX, PackError, PackProgress, PackSummary, Phase, Rej
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
-use super::storing::{Fault, Note, StoredSample};
+use super::storing::{Fault, Note, PackedSample};
 use super::superblock::PackLayout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::forms::StoredForm;
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
         for (place, sample) in (chunk.first..).zip(chunk.samples) {
             let index = self.bundling.as_ref().map_or(place, |bundling| bundling.dealt.index(place));
             self.tally(&sample);
-            let StoredSample { record, pieces: _, note: Note { warnings, clamped, message, is_unreadable, .. } } =
+            let PackedSample { record, pieces: _, note: Note { warnings, clamped, message, is_unreadable, .. } } =
                 sample;
             let name = || self.source.name(index);
             match record.verdict {
@@ -302,8 +302,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Counts how a sample was stored.
-    fn tally(&mut self, sample: &StoredSample) {
-        let (StoredSample { record, note, .. }, stored) = (sample, sample.stored_bytes());
+    fn tally(&mut self, sample: &PackedSample) {
+        let (PackedSample { record, note, .. }, stored) = (sample, sample.stored_bytes());
         let source = note.source_bytes;
         let summary = &mut self.summary;
         if matches!(record.verdict, StoredVerdict::Rejected(_)) {

@@ -132,7 +132,7 @@ impl SampleFetch {
         if let Some(limits) = limits {
             limits.check_pixels(header.size.0, header.size.1)?;
         }
-        header.form.reads(header, plan, reads)?;
+        header.form.add_reads(header, plan, reads)?;
         limits.map_or(Ok(()), |limits| limits.check_memory(reads.bytes()))
     }
 

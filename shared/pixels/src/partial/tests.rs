@@ -133,7 +133,7 @@ fn no_row_is_read_without_need() {
         let orientation = if pipeline.exif_orientation { index.orientation() } else { 1 };
         let size = upright_size(index.size(), orientation);
         plan.draw(&CompiledPipeline::of(&pipeline).unwrap(), size, draw(seed)).unwrap();
-        let rect = stored_rect(plan.reads(size).unwrap(), index.size(), orientation);
+        let rect = stored_rect(plan.source_rect(size).unwrap(), index.size(), orientation);
         let header = &file[..index.header_bytes() as usize];
         let all = index.in_file(rows.clone());
         for rows in [rows.start + 1..rows.end, rows.start..rows.end - 1] {

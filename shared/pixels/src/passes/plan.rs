@@ -55,8 +55,8 @@ impl PassPlan {
 
     /// Returns the rectangle that the passes read of the image, or `None` if they read nothing. The image has the size
     /// that the plan was drawn for.
-    pub fn reads(&self, size: (u32, u32)) -> Option<Rect> {
-        self.passes.first().and_then(|pass| pass.reads(size, &self.steps.remakes))
+    pub fn source_rect(&self, size: (u32, u32)) -> Option<Rect> {
+        self.passes.first().and_then(|pass| pass.source_rect(size, &self.steps.remakes))
     }
 }
 
@@ -149,17 +149,17 @@ impl Pass {
 
     /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing. `remakes`
     /// are the warps and calls of all steps.
-    fn reads(&self, size: (u32, u32), remakes: &[Remake]) -> Option<Rect> {
+    fn source_rect(&self, size: (u32, u32), remakes: &[Remake]) -> Option<Rect> {
         let Some(remake) = self.step.remake.map(|place| &remakes[usize::from(place)]) else {
-            return self.reads_remade(size);
+            return self.remade_source_rect(size);
         };
-        remake.needs(self.reads_remade(remake.size())?, size)
+        remake.needs(self.remade_source_rect(remake.size())?, size)
     }
 
     /// Returns the rectangle that the pass reads of an image of this size after its warp or call.
-    fn reads_remade(&self, size: (u32, u32)) -> Option<Rect> {
+    fn remade_source_rect(&self, size: (u32, u32)) -> Option<Rect> {
         let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
-        self.resizing(size).map(|resizing| resizing.source()).or_else(|| self.step.border.reads(window, size))
+        self.resizing(size).map(|resizing| resizing.source()).or_else(|| self.step.border.source_rect(window, size))
     }
 }
 
@@ -177,7 +177,7 @@ fn plan(Steps { steps, changes, remakes }: &Steps, passes: &mut Vec<Pass>) {
         let (first, end) = pass.step.changes;
         pass.moved = before_changes(&changes[usize::from(first)..usize::from(end)], pass.result(), pass.step);
         if index > 0 {
-            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height), remakes);
+            let read = |pass: &Pass, before: Rect| pass.source_rect((before.width, before.height), remakes);
             if let Some(rect) = read(&passes[index], passes[index - 1].part) {
                 passes[index - 1].made = rect;
             }

@@ -74,7 +74,7 @@ pub mod faults {
     }
 
     /// Returns how many bytes are left until the fault.
-    pub fn left() -> u64 {
+    pub fn remaining() -> u64 {
         FAULT.get().1
     }
 

@@ -283,7 +283,7 @@ fn an_end_at_any_byte_leaves_a_cache_that_is_right_and_small() {
         for round in 0..rounds {
             faults::set(fault, draw(&mut state) % 9000);
             work(folder.path(), keys[round % 2], &mut state);
-            ended += u32::from(faults::left() == 0);
+            ended += u32::from(faults::remaining() == 0);
             faults::set(Fault::None, u64::MAX);
             (0..keys.len()).for_each(|number| check(folder.path(), number));
             let files = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());

@@ -108,7 +108,7 @@ impl DriveBlocks {
                 // Another run may read the same dataset: it tries again.
                 return Err(io::Error::from_raw_os_error(libc::EINTR));
             }
-            let left = path.clock.left(now);
+            let left = path.clock.remaining(now);
             if left.is_zero() {
                 path.clock.give_up(now);
                 self.changed.notify_all();

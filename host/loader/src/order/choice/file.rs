@@ -12,7 +12,7 @@ pub(crate) fn read_indices(path: &Path) -> Result<Vec<u64>, String> {
     let name = path.display();
     let bytes = fs::read(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
     if bytes.starts_with(NUMPY) {
-        return of_numpy(&bytes).map_err(|said| format!("{name} {said}"));
+        return of_numpy(&bytes).map_err(|problem| format!("{name} {problem}"));
     }
     let text = str::from_utf8(&bytes).map_err(|_| format!("{name} is neither a text nor an array of NumPy"))?;
     let lines = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim())).filter(|(_, text)| !text.is_empty());

@@ -71,7 +71,7 @@ pub(super) struct Reader(Arc<ExtentBytes>);
 
 impl Reader {
     /// Gives the bytes to all who wait, and returns them.
-    pub fn came(self, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+    pub fn give(self, bytes: Vec<u8>) -> Arc<Vec<u8>> {
         let bytes = Arc::new(bytes);
         self.0.end(State::There(bytes.clone()));
         bytes
@@ -106,7 +106,7 @@ mod tests {
             if is_given_up {
                 drop(reader);
             } else {
-                reader.came(vec![7]);
+                reader.give(vec![7]);
             }
             thread.join().unwrap();
             assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());

@@ -123,7 +123,7 @@ fn a_crop_reads_what_its_form_names_before_anything_is_read() {
         recorded.take();
         let mut plan = SamplePlan::crop(&pipeline, Draw::default(), &mut memory);
         let mut named = Reads::default();
-        form.reads(&header, &mut plan, &mut named).unwrap();
+        form.add_reads(&header, &mut plan, &mut named).unwrap();
         assert_eq!(recorded.take(), [], "{form:?}: to plan is not to read");
         prepare(&pack);
         let mut read = recorded.take();
@@ -194,7 +194,7 @@ fn bytes_may_come_in_any_order() {
     let (header, pipeline, mut memory) = (pack.header(0).unwrap(), pipeline(), PlanMemory::default());
     let plan = &mut SamplePlan::crop(&pipeline, Draw::default(), &mut memory);
     let mut reads = Reads::default();
-    header.form.reads(&header, plan, &mut reads).unwrap();
+    header.form.add_reads(&header, plan, &mut reads).unwrap();
     let mut bytes = vec![0; reads.bytes() as usize];
     let mut end = bytes.len();
     for range in reads.extents().iter().rev() {

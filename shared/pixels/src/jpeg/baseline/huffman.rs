@@ -266,12 +266,12 @@ impl DcTable {
             return Err(LeftToLibjpeg);
         }
         let codes = Codes::new(spec)?;
-        let told = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
+        let table = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
         let mut strides = Box::new([Stride::NOTHING; 1 << DC_BITS]);
         let mut steps = Box::new([CodeStep::NOTHING; 1 << DC_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let bits = (index as u64) << (64 - DC_BITS);
-            if let Some(found) = Found::new(told[index], bits, DC_BITS) {
+            if let Some(found) = Found::new(table[index], bits, DC_BITS) {
                 (*stride, *step) = (found.stride(), found.step);
             }
         }
@@ -298,11 +298,11 @@ impl AcTable {
     /// Makes the tables. Values of more than `plain_bits` bits are left to [`one`](Self::one).
     pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, LeftToLibjpeg> {
         let codes = Codes::new(spec)?;
-        let told = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
+        let table = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
         let found = |index: usize, before: u8| {
             let known = LOOKUP_BITS.checked_sub(before.into())?;
             let index = (index << before) & ((1 << LOOKUP_BITS) - 1);
-            Found::new(told[index], (index as u64) << (64 - LOOKUP_BITS), known)
+            Found::new(table[index], (index as u64) << (64 - LOOKUP_BITS), known)
         };
         let mut strides = Box::new([Stride::NOTHING; 1 << LOOKUP_BITS]);
         let mut steps = Box::new([CodeStep::NOTHING; 1 << LOOKUP_BITS]);
@@ -324,12 +324,12 @@ impl AcTable {
 
 /// Makes the table for skipping: for each index, the advance over all symbols whose codes it holds.
 fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
-    let told = by_index::<{ 1 << SKIP_BITS }>(Kind::Ac { plain_bits: AC_VALUE_BITS }, spec);
+    let table = by_index::<{ 1 << SKIP_BITS }>(Kind::Ac { plain_bits: AC_VALUE_BITS }, spec);
     let mut skips = Box::new([Stride::NOTHING; 1 << SKIP_BITS]);
     for (index, skip) in skips.iter_mut().enumerate() {
         let (mut length, mut advance) = (0, 0);
         while length < SKIP_BITS && advance < AWAY {
-            let Told { code, size, advance: more } = told[(index << length) & ((1 << SKIP_BITS) - 1)];
+            let Told { code, size, advance: more } = table[(index << length) & ((1 << SKIP_BITS) - 1)];
             let behind_code = length + u32::from(code);
             let behind = behind_code + u32::from(size);
             // Codes have to lie within the known bits, and positions within a block.

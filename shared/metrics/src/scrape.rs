@@ -12,14 +12,14 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The figures of a program at one moment.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct Scrape {
     /// The moment.
     pub at: Instant,
     /// Values by figure and prong; the prong is empty if a figure has a single value.
     values: BTreeMap<(String, String), f64>,
 }
 
-impl Reading {
+impl Scrape {
     /// Returns the single value of a figure, which is named as in the [`Page`](crate::Page).
     pub fn value(&self, name: &str) -> Option<f64> {
         self.values.get(&(name.to_owned(), String::new())).copied()
@@ -43,12 +43,12 @@ impl Reading {
 /// # Errors
 ///
 /// Nobody answers there, or what answers has no figures.
-pub fn read_address(address: SocketAddr) -> io::Result<Reading> {
+pub fn read_address(address: SocketAddr) -> io::Result<Scrape> {
     read(TcpStream::connect_timeout(&address, CLIENT_WITHIN)?)
 }
 
 /// Reads the figures from a server that has accepted a connection.
-pub(crate) fn read(mut server: impl Client) -> io::Result<Reading> {
+pub(crate) fn read(mut server: impl Client) -> io::Result<Scrape> {
     let until = Instant::now() + CLIENT_WITHIN;
     server.write_within(CLIENT_WITHIN)?;
     server.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
@@ -66,12 +66,12 @@ pub(crate) fn read(mut server: impl Client) -> io::Result<Reading> {
         }
     }
     let answer = String::from_utf8_lossy(&answer);
-    let reading = match answer.split_once("\r\n\r\n") {
-        Some((head, page)) if head.split(' ').nth(1) == Some("200") => Some(Reading::parse(page)),
+    let scrape = match answer.split_once("\r\n\r\n") {
+        Some((head, page)) if head.split(' ').nth(1) == Some("200") => Some(Scrape::parse(page)),
         _ => None,
     };
-    let reading = reading.filter(|reading| !reading.values.is_empty());
-    reading.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer has no figures of DDLP"))
+    let scrape = scrape.filter(|scrape| !scrape.values.is_empty());
+    scrape.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer has no figures of DDLP"))
 }
 
 /// Parses a line such as `ddlp_prong_images_total{prong="cpu"} 5.0`.
@@ -112,16 +112,16 @@ mod tests {
     #[test]
     fn what_a_server_serves_is_read() {
         let server = MetricsServer::start("127.0.0.1:0".parse().unwrap(), Arc::<Counted>::default()).unwrap();
-        let reading = read_address(server.address()).unwrap();
-        assert_eq!((reading.value("asked"), reading.value("rate"), reading.value("x")), (Some(0.0), None, None));
-        assert_eq!(reading.by_prong("rate").collect::<Vec<_>>(), [("cpu", 1.5), ("csd \"1\"", 2.0)]);
+        let scrape = read_address(server.address()).unwrap();
+        assert_eq!((scrape.value("asked"), scrape.value("rate"), scrape.value("x")), (Some(0.0), None, None));
+        assert_eq!(scrape.by_prong("rate").collect::<Vec<_>>(), [("cpu", 1.5), ("csd \"1\"", 2.0)]);
     }
 
     #[test]
     fn what_is_no_figure_is_left_out() {
         let page = "# EOF\nddlp_a 1\nother_b 2\nddlp_c\nddlp_d x\nddlp_e{prong=\"a\\\\b\"} 3\n\nddlp_f{x=\"1\"} 4";
-        let reading = Reading::parse(page);
-        let values: Vec<_> = reading.values.into_iter().collect();
+        let scrape = Scrape::parse(page);
+        let values: Vec<_> = scrape.values.into_iter().collect();
         let named = |name: &str, prong: &str| (name.to_owned(), prong.to_owned());
         assert_eq!(values, [(named("a", ""), 1.0), (named("e", "a\\b"), 3.0), (named("f", ""), 4.0)]);
     }
