@@ -165,7 +165,7 @@ pub(super) fn io_controller(identity: &AgentIdentity, controller_id: u16) -> Ide
 pub(super) fn discovery_controller(identity: &AgentIdentity, controller_id: u16) -> IdentifyController {
     let mut page = any_controller(identity, controller_id);
     page.controller_type = IdentifyController::TYPE_DISCOVERY;
-    page.async_events = AsyncEventConfiguration::default().with_discovery_changed(true).0.into();
+    page.async_events = AsyncEventConfiguration::default().with_discovery_changed().0.into();
     page.subsystem_nqn = nqn_field(DISCOVERY_NQN).expect("the well-known name is a name");
     page
 }

@@ -154,11 +154,6 @@ impl Decoders {
         self.0 & 1 << decoder.place() != 0
     }
 
-    /// Returns whether all decoders of `others` are in the set.
-    pub fn contains_all(self, others: Self) -> bool {
-        self.0 & others.0 == others.0
-    }
-
     /// Returns the decoders, in the order of their abilities' numbers.
     pub fn iter(self) -> impl Iterator<Item = Decoder> {
         Decoder::all().filter(move |&decoder| self.contains(decoder))

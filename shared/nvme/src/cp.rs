@@ -8,9 +8,6 @@ use crate::entry::SubmissionEntry;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First program type (PTYPE) that the specification leaves to vendors.
-pub const PROGRAM_TYPE_VENDOR_FIRST: u8 = 0xC0;
-
 /// Load Program (admin 85h, uses the NSID): loads one piece of a program, or unloads a program. CP 1.1, section "Load
 /// Program".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,13 +19,6 @@ impl AsyncEvent {
     pub const ERROR: u8 = 0;
     /// Type: SMART / health status.
     pub const SMART: u8 = 1;
-    /// Type: notice.
-    pub const NOTICE: u8 = 2;
-
-    /// Notice: the attached namespaces or their attributes changed.
-    pub const NAMESPACES_CHANGED: Self = Self { kind: Self::NOTICE, info: 0x00, log: LogId::CHANGED_NAMESPACES };
-    /// Notice: the discovery log changed.
-    pub const DISCOVERY_CHANGED: Self = Self { kind: Self::NOTICE, info: 0xF0, log: LogId::DISCOVERY };
 
     /// Reads DW0 of the completion.
     pub const fn from_result(result: u64) -> Self {
@@ -54,24 +47,9 @@ impl AsyncEventConfiguration {
         bits::get32(self.0, 0, 8) as u8
     }
 
-    /// Returns whether namespace attribute notices are on (bit 8).
-    pub const fn namespaces_changed(self) -> bool {
-        bits::get32(self.0, 8, 1) == 1
-    }
-
-    /// Returns the value with [`Self::namespaces_changed`] replaced.
-    pub const fn with_namespaces_changed(self, value: bool) -> Self {
-        Self(bits::with32(self.0, 8, 1, value as u32))
-    }
-
-    /// Returns whether notices of changes of the discovery log are on (bit 31).
-    pub const fn discovery_changed(self) -> bool {
-        bits::get32(self.0, 31, 1) == 1
-    }
-
-    /// Returns the value with [`Self::discovery_changed`] replaced.
-    pub const fn with_discovery_changed(self, value: bool) -> Self {
-        Self(bits::with32(self.0, 31, 1, value as u32))
+    /// Returns the value in which notices of changes of the discovery log are on (bit 31).
+    pub const fn with_discovery_changed(self) -> Self {
+        Self(bits::with32(self.0, 31, 1, 1))
     }
 }
 
@@ -81,16 +59,14 @@ mod tests {
 
     #[test]
     fn events_round_trip() {
-        assert_eq!(AsyncEvent::NAMESPACES_CHANGED.result(), 0x0004_0002);
-        assert_eq!(AsyncEvent::from_result(0x0070_F002), AsyncEvent::DISCOVERY_CHANGED);
+        let changed_namespaces = AsyncEvent { kind: 2, info: 0, log: LogId::CHANGED_NAMESPACES };
+        assert_eq!(changed_namespaces.result(), 0x0004_0002);
+        assert_eq!(AsyncEvent::from_result(0x0070_F002), AsyncEvent { kind: 2, info: 0xF0, log: LogId::DISCOVERY });
     }
 
     #[test]
     fn configuration_bits() {
-        let wanted = AsyncEventConfiguration::default().with_namespaces_changed(true);
-        assert_eq!(wanted.0, 0x100);
-        assert!(wanted.namespaces_changed() && !wanted.discovery_changed());
-        assert_eq!(wanted.with_discovery_changed(true).0, 0x8000_0100);
+        assert_eq!(AsyncEventConfiguration(0x100).with_discovery_changed().0, 0x8000_0100);
         assert_eq!(AsyncEventConfiguration(0x1F).smart_warnings(), 0x1F);
     }
 }

@@ -4,8 +4,7 @@
 //! - [`effects`]: commands supported and effects.
 //! - [`discovery`]: the log of a discovery controller.
 //!
-//! The changed namespace list (04h) has the layout of [`crate::identify::list`]. Its first entry is
-//! [`CHANGED_OVERFLOW`] if the list was too long.
+//! The changed namespace list (04h) has the layout of [`crate::identify::list`].
 
 pub mod discovery;
 pub mod effects;
@@ -14,9 +13,6 @@ pub mod health;
 pub use discovery::{DiscoveryEntry, DiscoveryHeader};
 pub use effects::{CommandEffects, EffectsLog};
 pub use health::{ErrorEntry, FirmwareSlotLog, SmartLog};
-
-/// First entry of the changed namespace list if there were more than 1024 changes.
-pub const CHANGED_OVERFLOW: u32 = 0xFFFF_FFFF;
 
 /// Returns the piece of a page that Get Log Page asks for; `None` if `offset` lies beyond the page's end. The piece
 /// ends at the end of the page; a controller pads its answer with zeros.

@@ -12,8 +12,6 @@ pub mod offset {
     pub const CC: u32 = 0x14;
     /// Controller Status.
     pub const CSTS: u32 = 0x1C;
-    /// NVM Subsystem Reset.
-    pub const NSSR: u32 = 0x20;
     /// Controller Ready Timeouts.
     pub const CRTO: u32 = 0x68;
 }
@@ -102,8 +100,6 @@ impl Configuration {
     pub const CSS_ADMIN: u8 = 0b111;
     /// Value of SHN: a normal shutdown.
     pub const SHUTDOWN_NORMAL: u8 = 0b01;
-    /// Value of SHN: power is about to fail.
-    pub const SHUTDOWN_ABRUPT: u8 = 0b10;
 
     flag!(/// Enable (EN).
         enabled, with_enabled, 0);
@@ -130,8 +126,6 @@ pub struct ControllerStatus(pub u32);
 impl ControllerStatus {
     /// Value of SHST: no shutdown was asked for.
     pub const SHUTDOWN_NONE: u8 = 0b00;
-    /// Value of SHST: a shutdown is running.
-    pub const SHUTDOWN_RUNNING: u8 = 0b01;
     /// Value of SHST: shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u8 = 0b10;
 

@@ -10,16 +10,8 @@ pub struct Status(pub u16);
 
 /// Status code types, bits 10:8.
 pub mod sct {
-    /// Generic command status.
-    pub const GENERIC: u8 = 0;
-    /// Command specific status.
-    pub const SPECIFIC: u8 = 1;
-    /// Media and data integrity errors.
-    pub const MEDIA: u8 = 2;
     /// Path related status.
     pub const PATH: u8 = 3;
-    /// Vendor specific.
-    pub const VENDOR: u8 = 7;
 }
 
 macro_rules! statuses {
@@ -124,11 +116,6 @@ impl Status {
     /// Returns the status code type.
     pub const fn sct(self) -> u8 {
         bits::get(self.0 as u64, 8, 3) as u8
-    }
-
-    /// Returns the command retry delay: which of the three CRDT values of Identify Controller applies, 0 for none.
-    pub const fn retry_delay(self) -> u8 {
-        bits::get(self.0 as u64, 11, 2) as u8
     }
 
     /// Returns whether the error log has more information.

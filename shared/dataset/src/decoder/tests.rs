@@ -65,10 +65,9 @@ fn a_set_of_decoders_holds_what_was_put_in() {
     for decoder in [rows, Decoder::File(Format::Gif)] {
         assert!(!set.contains(decoder));
         set.insert(decoder);
-        assert!(set.contains(decoder) && Decoders::ALL.contains_all(set));
+        assert!(set.contains(decoder) && Decoders::ALL.contains(decoder));
     }
     assert_eq!(set.iter().collect::<Vec<_>>(), [Decoder::File(Format::Gif), rows]);
-    assert!(!set.contains_all(Decoders::ALL) && set.contains_all(set));
     assert_eq!(Decoder::all().collect::<Decoders>(), Decoders::ALL);
     assert!(Decoders::FILES.contains(Decoder::File(Format::Tiff)) && !Decoders::FILES.contains(planar));
     assert!(Decoder::all().is_sorted_by_key(Decoder::place) && Decoders::NONE.iter().next().is_none());

@@ -134,8 +134,6 @@ impl IdentifyController {
     pub const TYPE_IO: u8 = 1;
     /// Value of `controller_type`: a discovery controller.
     pub const TYPE_DISCOVERY: u8 = 2;
-    /// Value of `controller_type`: an administrative controller.
-    pub const TYPE_ADMIN: u8 = 3;
     /// Value of `submission_entry`: exactly 64 bytes.
     pub const SUBMISSION_ENTRY_64: u8 = 0x66;
     /// Value of `completion_entry`: exactly 16 bytes.
@@ -192,11 +190,6 @@ impl IdentifyController {
     /// Returns whether there is an effects log (LPA bit 1).
     pub fn has_effects_log(&self) -> bool {
         bits::get32(self.log_attributes.into(), 1, 1) == 1
-    }
-
-    /// Returns whether Get Log Page takes offsets and 32-bit lengths (LPA bit 2).
-    pub fn has_log_offsets(&self) -> bool {
-        bits::get32(self.log_attributes.into(), 2, 1) == 1
     }
 }
 

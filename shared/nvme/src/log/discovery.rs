@@ -78,12 +78,8 @@ impl DiscoveryEntry {
     pub const FAMILY_IPV4: u8 = 1;
     /// Value of `address_family`: IPv6.
     pub const FAMILY_IPV6: u8 = 2;
-    /// Value of `subsystem_type`: another discovery service.
-    pub const SUBSYSTEM_REFERRAL: u8 = 1;
     /// Value of `subsystem_type`: an NVM subsystem.
     pub const SUBSYSTEM_NVM: u8 = 2;
-    /// Value of `subsystem_type`: this discovery subsystem.
-    pub const SUBSYSTEM_CURRENT: u8 = 3;
 
     /// Bit of `requirements`: submission queue flow control may be off.
     pub const FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;

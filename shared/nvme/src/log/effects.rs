@@ -22,17 +22,6 @@ impl CommandEffects {
     pub const fn is_supported(self) -> bool {
         bits::get32(self.0, 0, 1) == 1
     }
-
-    /// Returns whether the command changes logical block content (LBCC).
-    pub const fn changes_content(self) -> bool {
-        bits::get32(self.0, 1, 1) == 1
-    }
-
-    /// Returns the submission and execution restrictions (CSE, 3 bits). If they are not 0, Linux freezes I/O around the
-    /// command.
-    pub const fn restrictions(self) -> u8 {
-        bits::get32(self.0, 16, 3) as u8
-    }
 }
 
 /// Commands Supported and Effects log page. Base 2.1, figure "Commands Supported and Effects Log Page".
@@ -92,8 +81,6 @@ mod tests {
         assert_eq!(log.as_bytes()[0x85 * 4], 1);
         assert_eq!(log.as_bytes()[1024 + 4], 3);
         assert!(log.admin(0x85).is_supported() && !log.admin(0x84).is_supported());
-        assert!(log.io(1).changes_content());
-        assert_eq!(CommandEffects(1 << 17).restrictions(), 2);
         assert!(EffectsLog::parse(&log.as_bytes()[1..]).is_err());
     }
 }
