@@ -1,16 +1,10 @@
 //! A dataset with hooks at its reads, and a gate for the CPU made of them.
 
 use crate::runs::wait_until;
-use ddlp_dataset::pack::Blocks;
-use ddlp_dataset::{
-    Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
-};
+use ddlp_dataset::{Ahead, Dataset, FetchDepth, Header, ReadError, Silences, Stored, Unavailable};
 use ddlp_host::{Loader, ProgressHandle};
-use ddlp_pixels::{Fidelity, ScanGroups, Source};
-use std::fs::Metadata;
+use ddlp_pixels::Source;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -126,55 +120,17 @@ pub struct Hooked<H> {
 
 #[warn(clippy::missing_trait_methods)]
 impl<H: Hooks> Dataset for Hooked<H> {
+    ddlp_dataset::forward! {
+        dataset:
+        pieces read read_within read_many comes_over_network header_extent header_in in_memory prefetch bytes_read
+        export export_blocks left_out rejected left_out_names sample_in start_reads requests read_again cache_use
+        is_empty len parts bundles scan_groups classes name names location identity decoders kind
+    }
+
     fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.hooks.reads(index);
         self.hooks.fails(index)?;
         self.dataset.header(index)
-    }
-
-    fn pieces(
-        &self,
-        index: u64,
-        header: &Header,
-        fidelity: Option<Fidelity>,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<u64, ReadError> {
-        self.dataset.pieces(index, header, fidelity, pieces)
-    }
-
-    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        self.dataset.read(index, header, offset, out)
-    }
-
-    fn read_within(
-        &self,
-        index: u64,
-        header: &Header,
-        offset: u64,
-        memory: &mut [u8],
-        place: Range<usize>,
-    ) -> Result<(), ReadError> {
-        self.dataset.read_within(index, header, offset, memory, place)
-    }
-
-    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
-        self.dataset.read_many(reads)
-    }
-
-    fn comes_over_network(&self) -> bool {
-        self.dataset.comes_over_network()
-    }
-
-    fn header_extent(&self, index: u64) -> Range<u64> {
-        self.dataset.header_extent(index)
-    }
-
-    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
-        self.dataset.header_in(index, bytes)
-    }
-
-    fn in_memory(&self, index: u64) -> Option<Source<'_>> {
-        self.dataset.in_memory(index)
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
@@ -189,40 +145,8 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.stored(index, buf)
     }
 
-    fn prefetch(&self, index: u64, half: Half) {
-        self.dataset.prefetch(index, half);
-    }
-
-    fn bytes_read(&self) -> BytesRead {
-        self.dataset.bytes_read()
-    }
-
-    fn export(&self) -> Option<&PackFile> {
-        self.dataset.export()
-    }
-
-    fn export_blocks(&self) -> Option<&dyn Blocks> {
-        self.dataset.export_blocks()
-    }
-
-    fn left_out(&self) -> u64 {
-        self.dataset.left_out()
-    }
-
-    fn rejected(&self) -> u64 {
-        self.dataset.rejected()
-    }
-
-    fn left_out_names(&self) -> &[String] {
-        self.dataset.left_out_names()
-    }
-
     fn silences(&self) -> Silences {
         self.hooks.silences()
-    }
-
-    fn sample_in(&self, found: &Metadata) -> Option<u64> {
-        self.dataset.sample_in(found)
     }
 
     fn announce(&self, indices: &[u64], ahead: Ahead) {
@@ -243,14 +167,6 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.hooks.is_resident()
     }
 
-    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        self.dataset.start_reads(reads)
-    }
-
-    fn requests(&self) -> Option<Requests> {
-        self.dataset.requests()
-    }
-
     fn fetch_depth(&self) -> FetchDepth {
         self.hooks.fetch_depth()
     }
@@ -265,64 +181,8 @@ impl<H: Hooks> Dataset for Hooked<H> {
         self.dataset.check_damage()
     }
 
-    fn read_again(&self, index: u64) {
-        self.dataset.read_again(index);
-    }
-
-    fn cache_use(&self) -> Option<CacheUse> {
-        self.dataset.cache_use()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.dataset.is_empty()
-    }
-
-    fn len(&self) -> u64 {
-        self.dataset.len()
-    }
-
-    fn parts(&self) -> Vec<MixPart> {
-        self.dataset.parts()
-    }
-
-    fn bundles(&self) -> io::Result<Option<Bundles>> {
-        self.dataset.bundles()
-    }
-
-    fn scan_groups(&self) -> Option<&ScanGroups> {
-        self.dataset.scan_groups()
-    }
-
-    fn classes(&self) -> &[String] {
-        self.dataset.classes()
-    }
-
     fn label(&self, index: u64) -> u32 {
         self.hooks.labels(index);
         self.dataset.label(index)
-    }
-
-    fn name(&self, index: u64) -> String {
-        self.dataset.name(index)
-    }
-
-    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
-        self.dataset.names(samples)
-    }
-
-    fn location(&self, index: u64) -> Location {
-        self.dataset.location(index)
-    }
-
-    fn identity(&self) -> Identity {
-        self.dataset.identity()
-    }
-
-    fn decoders(&self) -> Decoders {
-        self.dataset.decoders()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.dataset.kind()
     }
 }

@@ -11,6 +11,7 @@ pub use files::tests::assert_complete;
 
 use crate::text;
 use anyhow::{Context, bail};
+use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -79,6 +80,21 @@ pub fn fitted(text: &str) -> String {
 /// Prints to standard output. A reader that has gone (`| head`) is not an error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// Prints a summary as [`print`] does, or to standard error if the JSON report goes to standard output (`json`).
+pub fn print_beside(json: Option<&Path>, summary: &str) -> anyhow::Result<()> {
+    if json.is_some_and(|path| path.as_os_str() == STDOUT) {
+        eprint!("{summary}");
+        return Ok(());
+    }
+    print(summary)
+}
+
+/// Prints a summary, and then writes the figures to `json`, so that a report that cannot be written loses no summary.
+pub fn report(summary: &str, json: Option<&Path>, figures: &impl Serialize) -> anyhow::Result<()> {
+    print_beside(json, summary)?;
+    json.map_or(Ok(()), |path| write(path, &serde_json::to_vec_pretty(figures)?, "the JSON report"))
 }
 
 fn print_bytes(bytes: &[u8]) -> io::Result<()> {

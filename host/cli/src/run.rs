@@ -327,24 +327,19 @@ fn conclude(
     delivered: Delivered,
     written: Written,
 ) -> anyhow::Result<Ending> {
-    let mut summary = match finished {
+    let mut printed = match finished {
         _ if args.quiet || args.on_behalf_of.is_some() => String::new(),
         Some(done) => nothing_to_do(done),
         None => output::fitted(&summary::describe(report, args.report.as_deref().filter(|_| written.page))),
     };
     let written = written.all;
     if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {
-        summary.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
+        printed.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
         for (name, digest) in &report.field_digests {
-            summary.push_str(&format!("digest_of_{name} {digest}\n"));
+            printed.push_str(&format!("digest_of_{name} {digest}\n"));
         }
     }
-    let json_on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT);
-    if json_on_stdout {
-        eprint!("{summary}")
-    } else {
-        output::print(&summary)?
-    }
+    output::print_beside(args.json.as_deref(), &printed)?;
     match delivered {
         Delivered::Failed(error) => {
             if let Err(also) = written {

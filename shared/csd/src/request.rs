@@ -274,9 +274,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn ids_outside_the_epoch_are_refused() {
-        let mut request = BatchRequest {
+    fn one_sample() -> BatchRequest {
+        BatchRequest {
             program: 8,
             seed: 1,
             epoch: 2,
@@ -286,7 +285,12 @@ mod tests {
             generation: 5,
             id_limit: 10,
             sample_ids: vec![9],
-        };
+        }
+    }
+
+    #[test]
+    fn ids_outside_the_epoch_are_refused() {
+        let mut request = one_sample();
         assert!(BatchRequest::parse(&request.to_bytes()).is_ok());
         assert_eq!(request.parameters(), (0x2_0000_0003, 4));
         request.sample_ids = vec![1, 10];
@@ -298,19 +302,8 @@ mod tests {
 
     #[test]
     fn a_fidelity_makes_another_version() {
-        let whole = BatchRequest {
-            program: 8,
-            seed: 1,
-            epoch: 2,
-            fidelity: Fidelity::WHOLE,
-            batch: 3,
-            slot: 4,
-            generation: 5,
-            id_limit: 10,
-            sample_ids: vec![9],
-        };
-        let lower = BatchRequest { fidelity: Fidelity::new(5).unwrap(), ..whole.clone() };
-        let [whole, lower] = [whole, lower].map(|request| request.to_bytes());
+        let lower = BatchRequest { fidelity: Fidelity::new(5).unwrap(), ..one_sample() };
+        let [whole, lower] = [one_sample(), lower].map(|request| request.to_bytes());
         assert_eq!([whole[4], lower[4]], [1, 2], "an older agent refuses version 2");
         assert_eq!(whole[60..], [&[0; 4][..], &9u64.to_le_bytes()].concat()[..], "as in earlier builds");
         // Versions and fidelities that do not belong together.

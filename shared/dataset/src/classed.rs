@@ -7,16 +7,8 @@
 //! The identity stays the dataset's: a drive serves the same samples, and the host alone knows their labels.
 
 use crate::label_text::LabelTexts;
-use crate::pack::Blocks;
-use crate::{
-    Ahead, Bundles, BytesRead, CLASSES_MAX, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header,
-    Identity, Location, MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
-};
-use ddlp_pixels::{Fidelity, ScanGroups, Source};
+use crate::{CLASSES_MAX, Dataset};
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Most names in a message.
@@ -163,6 +155,14 @@ fn check_numbers(dataset: &dyn Dataset, classes: &[String]) -> Result<(), Classe
 
 #[warn(clippy::missing_trait_methods)]
 impl Dataset for Classed {
+    crate::forward! {
+        dataset:
+        is_empty len parts bundles scan_groups name names location sample_in header pieces read read_within
+        header_extent header_in read_many start_reads requests cache_use fetch_depth comes_over_network in_memory
+        sample stored announce prefetch fit_memory check check_damage read_again interrupt silences identity kind
+        decoders left_out rejected left_out_names export export_blocks bytes_read is_resident
+    }
+
     fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -171,187 +171,6 @@ impl Dataset for Classed {
     fn label(&self, index: u64) -> u32 {
         let label = self.dataset.label(index);
         self.labels.get(label as usize).copied().unwrap_or(label)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.dataset.is_empty()
-    }
-
-    fn len(&self) -> u64 {
-        self.dataset.len()
-    }
-
-    fn parts(&self) -> Vec<MixPart> {
-        self.dataset.parts()
-    }
-
-    fn bundles(&self) -> io::Result<Option<Bundles>> {
-        self.dataset.bundles()
-    }
-
-    fn scan_groups(&self) -> Option<&ScanGroups> {
-        self.dataset.scan_groups()
-    }
-
-    fn name(&self, index: u64) -> String {
-        self.dataset.name(index)
-    }
-
-    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
-        self.dataset.names(samples)
-    }
-
-    fn location(&self, index: u64) -> Location {
-        self.dataset.location(index)
-    }
-
-    fn sample_in(&self, found: &Metadata) -> Option<u64> {
-        self.dataset.sample_in(found)
-    }
-
-    fn header(&self, index: u64) -> Result<Header, ReadError> {
-        self.dataset.header(index)
-    }
-
-    fn pieces(
-        &self,
-        index: u64,
-        header: &Header,
-        fidelity: Option<Fidelity>,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<u64, ReadError> {
-        self.dataset.pieces(index, header, fidelity, pieces)
-    }
-
-    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        self.dataset.read(index, header, offset, out)
-    }
-
-    fn read_within(
-        &self,
-        index: u64,
-        header: &Header,
-        offset: u64,
-        memory: &mut [u8],
-        place: Range<usize>,
-    ) -> Result<(), ReadError> {
-        self.dataset.read_within(index, header, offset, memory, place)
-    }
-
-    fn header_extent(&self, index: u64) -> Range<u64> {
-        self.dataset.header_extent(index)
-    }
-
-    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
-        self.dataset.header_in(index, bytes)
-    }
-
-    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
-        self.dataset.read_many(reads)
-    }
-
-    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        self.dataset.start_reads(reads)
-    }
-
-    fn requests(&self) -> Option<Requests> {
-        self.dataset.requests()
-    }
-
-    fn cache_use(&self) -> Option<CacheUse> {
-        self.dataset.cache_use()
-    }
-
-    fn fetch_depth(&self) -> FetchDepth {
-        self.dataset.fetch_depth()
-    }
-
-    fn comes_over_network(&self) -> bool {
-        self.dataset.comes_over_network()
-    }
-
-    fn in_memory(&self, index: u64) -> Option<Source<'_>> {
-        self.dataset.in_memory(index)
-    }
-
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        self.dataset.sample(index, buf)
-    }
-
-    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
-        self.dataset.stored(index, buf)
-    }
-
-    fn announce(&self, indices: &[u64], ahead: Ahead) {
-        self.dataset.announce(indices, ahead);
-    }
-
-    fn prefetch(&self, index: u64, half: Half) {
-        self.dataset.prefetch(index, half);
-    }
-
-    fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
-        self.dataset.fit_memory(available_bytes)
-    }
-
-    fn check(&self) -> Result<(), Unavailable> {
-        self.dataset.check()
-    }
-
-    fn check_damage(&self) -> Result<(), Unavailable> {
-        self.dataset.check_damage()
-    }
-
-    fn read_again(&self, index: u64) {
-        self.dataset.read_again(index);
-    }
-
-    fn interrupt(&self) {
-        self.dataset.interrupt();
-    }
-
-    fn silences(&self) -> Silences {
-        self.dataset.silences()
-    }
-
-    fn identity(&self) -> Identity {
-        self.dataset.identity()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.dataset.kind()
-    }
-
-    fn decoders(&self) -> Decoders {
-        self.dataset.decoders()
-    }
-
-    fn left_out(&self) -> u64 {
-        self.dataset.left_out()
-    }
-
-    fn rejected(&self) -> u64 {
-        self.dataset.rejected()
-    }
-
-    fn left_out_names(&self) -> &[String] {
-        self.dataset.left_out_names()
-    }
-
-    fn export(&self) -> Option<&PackFile> {
-        self.dataset.export()
-    }
-
-    fn export_blocks(&self) -> Option<&dyn Blocks> {
-        self.dataset.export_blocks()
-    }
-
-    fn bytes_read(&self) -> BytesRead {
-        self.dataset.bytes_read()
-    }
-
-    fn is_resident(&self) -> bool {
-        self.dataset.is_resident()
     }
 }
 

@@ -32,6 +32,7 @@ mod extent;
 mod fields;
 mod folders;
 mod forms;
+mod forward;
 mod header;
 mod held;
 mod image_sizes;
@@ -143,7 +144,7 @@ pub struct MixPart {
 ///
 /// A dataset around another dataset has to decide about each method: a method that it leaves out does what suits a
 /// source, whatever the inner dataset does. `#[warn(clippy::missing_trait_methods)]` at its implementation names the
-/// methods that are missing.
+/// methods that are missing; [`forward!`] implements those that are the inner dataset's.
 pub trait Dataset: Send + Sync {
     /// Returns the number of samples, at least 1.
     fn len(&self) -> u64;

@@ -9,15 +9,9 @@
 //! always counts.
 
 use crate::forms::StoredForm;
-use crate::pack::Blocks;
-use crate::{
-    Ahead, Bundles, BytesRead, CacheUse, Dataset, Decoders, ExtentRead, FetchDepth, Half, Header, Identity, Location,
-    MixPart, PackFile, Piece, ReadError, Reading, Requests, Silences, Stored, Unavailable,
-};
-use ddlp_pixels::{Fidelity, ScanGroups, Source};
+use crate::{Ahead, BytesRead, Dataset, FetchDepth, Half, Header, Location, ReadError};
+use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
-use std::fs::Metadata;
-use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -179,106 +173,17 @@ fn planar<T>(
 
 #[warn(clippy::missing_trait_methods)]
 impl Dataset for Resident {
-    fn is_empty(&self) -> bool {
-        self.dataset.is_empty()
-    }
-
-    fn len(&self) -> u64 {
-        self.dataset.len()
-    }
-
-    fn parts(&self) -> Vec<MixPart> {
-        self.dataset.parts()
-    }
-
-    fn bundles(&self) -> io::Result<Option<Bundles>> {
-        self.dataset.bundles()
-    }
-
-    fn scan_groups(&self) -> Option<&ScanGroups> {
-        self.dataset.scan_groups()
-    }
-
-    fn classes(&self) -> &[String] {
-        self.dataset.classes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.dataset.label(index)
-    }
-
-    fn name(&self, index: u64) -> String {
-        self.dataset.name(index)
-    }
-
-    fn names(&self, samples: Range<u64>) -> Result<Vec<String>, ReadError> {
-        self.dataset.names(samples)
-    }
-
-    fn location(&self, index: u64) -> Location {
-        self.dataset.location(index)
-    }
-
-    fn header(&self, index: u64) -> Result<Header, ReadError> {
-        self.dataset.header(index)
-    }
-
-    fn pieces(
-        &self,
-        index: u64,
-        header: &Header,
-        fidelity: Option<Fidelity>,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<u64, ReadError> {
-        self.dataset.pieces(index, header, fidelity, pieces)
-    }
-
-    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        self.dataset.read(index, header, offset, out)
-    }
-
-    fn read_within(
-        &self,
-        index: u64,
-        header: &Header,
-        offset: u64,
-        memory: &mut [u8],
-        place: Range<usize>,
-    ) -> Result<(), ReadError> {
-        self.dataset.read_within(index, header, offset, memory, place)
-    }
-
-    fn read_many(&self, reads: &mut [ExtentRead<'_>]) -> Result<(), ReadError> {
-        self.dataset.read_many(reads)
-    }
-
-    fn start_reads<'r>(&'r self, reads: Vec<ExtentRead<'r>>) -> Reading<'r, ReadError> {
-        self.dataset.start_reads(reads)
-    }
-
-    fn requests(&self) -> Option<Requests> {
-        self.dataset.requests()
-    }
-
-    fn cache_use(&self) -> Option<CacheUse> {
-        self.dataset.cache_use()
+    crate::forward! {
+        dataset:
+        is_empty len parts bundles scan_groups classes label name names location header pieces read read_within
+        read_many start_reads requests cache_use comes_over_network header_extent header_in stored check check_damage
+        read_again interrupt silences sample_in fit_memory identity decoders kind left_out rejected left_out_names
+        export export_blocks
     }
 
     /// No depth: almost all samples lie in memory, and the threads that prepare them read a group now and then.
     fn fetch_depth(&self) -> FetchDepth {
         FetchDepth::NONE
-    }
-
-    fn comes_over_network(&self) -> bool {
-        self.dataset.comes_over_network()
-    }
-
-    fn header_extent(&self, index: u64) -> Range<u64> {
-        self.dataset.header_extent(index)
-    }
-
-    fn header_in(&self, index: u64, bytes: &[u8]) -> Option<Header> {
-        self.dataset.header_in(index, bytes)
     }
 
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {
@@ -291,10 +196,6 @@ impl Dataset for Resident {
             Some(source) => Ok(source),
             None => self.dataset.sample(index, buf),
         }
-    }
-
-    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
-        self.dataset.stored(index, buf)
     }
 
     fn prefetch(&self, index: u64, half: Half) {
@@ -314,66 +215,6 @@ impl Dataset for Resident {
         if !left.is_empty() {
             self.dataset.announce(&left, ahead);
         }
-    }
-
-    fn check(&self) -> Result<(), Unavailable> {
-        self.dataset.check()
-    }
-
-    fn check_damage(&self) -> Result<(), Unavailable> {
-        self.dataset.check_damage()
-    }
-
-    fn read_again(&self, index: u64) {
-        self.dataset.read_again(index);
-    }
-
-    fn interrupt(&self) {
-        self.dataset.interrupt();
-    }
-
-    fn silences(&self) -> Silences {
-        self.dataset.silences()
-    }
-
-    fn sample_in(&self, found: &Metadata) -> Option<u64> {
-        self.dataset.sample_in(found)
-    }
-
-    fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
-        self.dataset.fit_memory(available_bytes)
-    }
-
-    fn identity(&self) -> Identity {
-        self.dataset.identity()
-    }
-
-    fn decoders(&self) -> Decoders {
-        self.dataset.decoders()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.dataset.kind()
-    }
-
-    fn left_out(&self) -> u64 {
-        self.dataset.left_out()
-    }
-
-    fn rejected(&self) -> u64 {
-        self.dataset.rejected()
-    }
-
-    fn left_out_names(&self) -> &[String] {
-        self.dataset.left_out_names()
-    }
-
-    fn export(&self) -> Option<&PackFile> {
-        self.dataset.export()
-    }
-
-    fn export_blocks(&self) -> Option<&dyn Blocks> {
-        self.dataset.export_blocks()
     }
 
     fn is_resident(&self) -> bool {

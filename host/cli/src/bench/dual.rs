@@ -144,7 +144,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         // A terminal has written ^C.
         eprintln!("\nstopped by {} before the end of {asked}; these runs were complete:", interrupt.what());
     }
-    say(args, &outcome)?;
+    output::report(&table::describe(&outcome), args.json.as_deref(), &outcome)?;
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
 }
 
@@ -279,20 +279,6 @@ fn measure(
 /// Formats an estimated time.
 fn about(seconds: f64) -> String {
     if seconds < 100.0 { format!("{:.0} s", seconds.ceil()) } else { text::seconds(seconds) }
-}
-
-/// Prints the table first, so that it is not lost if the JSON report cannot be written.
-fn say(args: &DualArgs, outcome: &DualFigures) -> anyhow::Result<()> {
-    let summary = table::describe(outcome);
-    if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
-        eprint!("{summary}");
-    } else {
-        output::print(&summary)?;
-    }
-    match &args.json {
-        Some(path) => output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report"),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

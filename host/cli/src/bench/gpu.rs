@@ -95,7 +95,7 @@ pub fn gpu(args: &GpuArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if !is_complete {
         eprintln!("\nstopped by {}; the figures so far:", interrupt.what());
     }
-    say(args, &figures)?;
+    output::report(&figures.describe(), args.json.as_deref(), &figures)?;
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
 }
 
@@ -230,20 +230,6 @@ fn pack(from: &Path, to: &Path, options: &[&str]) -> anyhow::Result<()> {
         bail!("ddlp pack failed ({status}); its message is above");
     }
     Ok(())
-}
-
-/// Prints the tables first, so that they are not lost if the JSON report cannot be written.
-fn say(args: &GpuArgs, figures: &GpuFigures) -> anyhow::Result<()> {
-    let summary = figures.describe();
-    if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
-        eprint!("{summary}");
-    } else {
-        output::print(&summary)?;
-    }
-    match &args.json {
-        Some(path) => output::write(path, &serde_json::to_vec_pretty(figures)?, "the JSON report"),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

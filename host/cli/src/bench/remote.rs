@@ -136,15 +136,7 @@ pub fn remote(args: &RemoteArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     if !is_complete {
         eprintln!("\nstopped by {}; the figures so far:", interrupt.what());
     }
-    // The table first, so that it is not lost if the JSON report cannot be written.
-    if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
-        eprint!("{}", figures.describe());
-    } else {
-        output::print(&figures.describe())?;
-    }
-    if let Some(path) = &args.json {
-        output::write(path, &serde_json::to_vec_pretty(&figures)?, "the JSON report")?;
-    }
+    output::report(&figures.describe(), args.json.as_deref(), &figures)?;
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
 }
 

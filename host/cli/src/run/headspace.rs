@@ -8,7 +8,6 @@ use crate::wrong::wrong;
 use crate::{Ending, output, text};
 use ddlp_host::{Headspace, Loader};
 use ddlp_report::describe_headspace;
-use std::path::Path;
 use std::time::Duration;
 
 /// Epochs of the loader, so that the measurement does not end with an epoch.
@@ -49,9 +48,5 @@ fn print(args: &RunArgs, headspace: &Headspace) -> anyhow::Result<()> {
     if let Some(path) = json {
         output::write(path, &serde_json::to_vec_pretty(headspace)?, products::JSON)?;
     }
-    if json == Some(Path::new(output::STDOUT)) {
-        eprint!("{summary}");
-        return Ok(());
-    }
-    output::print(&summary)
+    output::print_beside(json, &summary)
 }

@@ -1,5 +1,26 @@
 //! Samples that panic, are corrupt, cannot be read, or cannot be read now.
 
+/// Methods that most datasets here share: samples of 3072 bytes in memory, named by their numbers, without classes.
+macro_rules! in_memory {
+    () => {
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn name(&self, index: u64) -> String {
+            index.to_string()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 3072 }
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+    };
+}
+
 mod decoders;
 mod fetched;
 
@@ -14,24 +35,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 struct Trapped;
 
 impl Dataset for Trapped {
+    in_memory!();
+
     fn len(&self) -> u64 {
         8
     }
 
-    fn classes(&self) -> &[String] {
-        &[]
-    }
-
     fn label(&self, index: u64) -> u32 {
         10 + index as u32
-    }
-
-    fn name(&self, index: u64) -> String {
-        index.to_string()
-    }
-
-    fn location(&self, _index: u64) -> Location {
-        Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
     fn header(&self, _index: u64) -> Result<Header, ReadError> {
@@ -43,10 +54,6 @@ impl Dataset for Trapped {
         assert!(index != 4 && index != 5, "half read");
         out.fill(index as u8);
         Ok(())
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_bytes([0; 32])
     }
 
     fn kind(&self) -> &'static str {
@@ -101,24 +108,14 @@ struct Holed {
 }
 
 impl Dataset for Holed {
+    in_memory!();
+
     fn len(&self) -> u64 {
         self.samples
     }
 
-    fn classes(&self) -> &[String] {
-        &[]
-    }
-
     fn label(&self, index: u64) -> u32 {
         index as u32
-    }
-
-    fn name(&self, index: u64) -> String {
-        index.to_string()
-    }
-
-    fn location(&self, _index: u64) -> Location {
-        Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
@@ -136,10 +133,6 @@ impl Dataset for Holed {
     fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         out.fill(index as u8);
         Ok(())
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_bytes([0; 32])
     }
 
     fn kind(&self) -> &'static str {
@@ -244,24 +237,14 @@ impl Failing {
 }
 
 impl Dataset for Failing {
+    in_memory!();
+
     fn len(&self) -> u64 {
         4
     }
 
-    fn classes(&self) -> &[String] {
-        &[]
-    }
-
     fn label(&self, index: u64) -> u32 {
         index as u32
-    }
-
-    fn name(&self, index: u64) -> String {
-        index.to_string()
-    }
-
-    fn location(&self, _index: u64) -> Location {
-        Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
     fn header(&self, _index: u64) -> Result<Header, ReadError> {
@@ -285,10 +268,6 @@ impl Dataset for Failing {
     /// Says nothing, so that only reads and checks count as attempts.
     fn check_damage(&self) -> Result<(), Unavailable> {
         Ok(())
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_bytes([0; 32])
     }
 
     fn kind(&self) -> &'static str {

@@ -26,7 +26,8 @@ mod verifying;
 use super::{PackError, PackOptions, PackSummary, pack};
 use crate::folder::Folder;
 use crate::samples::write_folder;
-use crate::{Dataset, Header, Identity, Location, ReadError};
+use crate::{Dataset, Drawn, Header, Identity, Location, ReadError, SampleError, SampleReader, StoredAt};
+use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Prepared, Preparer};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,28 @@ impl Bench {
 
 fn quietly(source: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<PackSummary, PackError> {
     pack(source, out, options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Prepares a sample for an epoch.
+fn prepare_by(
+    reader: &mut SampleReader,
+    dataset: &dyn Dataset,
+    index: u64,
+    pipeline: &Pipeline,
+    epoch: u32,
+) -> Result<(Prepared, Vec<u8>), SampleError> {
+    let pipeline = CompiledPipeline::of(pipeline).unwrap();
+    let mut out = vec![0; pipeline.output().bytes()];
+    let draw = Draw { seed: 3, epoch, sample_id: index };
+    let mut preparer = Preparer::new(Limits::default());
+    let prepared = reader.prepare(
+        StoredAt { dataset, index },
+        None,
+        &mut preparer,
+        Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
+        &mut out,
+    )?;
+    Ok((prepared, out))
 }
 
 /// A source of planar samples of one pixel: sample `i` is `[i, i >> 8, i >> 16]` and has label `i % 3`.

@@ -1,4 +1,6 @@
 use super::*;
+use crate::{Identity, Unavailable};
+use ddlp_pixels::Fidelity;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 

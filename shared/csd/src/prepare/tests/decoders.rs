@@ -18,24 +18,14 @@ const UNKNOWN: &[u8] = b"\0no image";
 const PPM: &[u8] = b"P6\n1 1\n255\n\x01\x02\x03";
 
 impl Dataset for Mixed {
+    in_memory!();
+
     fn len(&self) -> u64 {
         4
     }
 
-    fn classes(&self) -> &[String] {
-        &[]
-    }
-
     fn label(&self, index: u64) -> u32 {
         index as u32
-    }
-
-    fn name(&self, index: u64) -> String {
-        index.to_string()
-    }
-
-    fn location(&self, _index: u64) -> Location {
-        Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
@@ -61,10 +51,6 @@ impl Dataset for Mixed {
             true => Err(Unavailable::Gone { path: "memory".into(), source: io::ErrorKind::NotFound.into() }),
             false => Ok(()),
         }
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_bytes([0; 32])
     }
 
     fn kind(&self) -> &'static str {

@@ -1,13 +1,13 @@
 //! Lossless images as L3: the pixels of the source, from a part of the bytes.
 
-use super::{Bench, quietly};
+use super::{Bench, prepare_by, quietly};
 use crate::pack::{Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify};
 use crate::samples::silently;
-use crate::{Corrupt, Dataset, Drawn, ReadError, SampleError, SampleReader, StoredAt, open};
+use crate::{Corrupt, Dataset, ReadError, SampleError, SampleReader, open};
 use ddlp_l3::{Index, Region};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PixelError, Prepared, Preparer, synthetic};
+use ddlp_pixels::{Pipeline, PixelError, synthetic};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -89,33 +89,12 @@ fn pipelines() -> [Pipeline; 4] {
     ]
 }
 
-fn prepare(
-    reader: &mut SampleReader,
-    dataset: &dyn Dataset,
-    index: u64,
-    pipeline: &Pipeline,
-    epoch: u32,
-) -> Result<(Prepared, Vec<u8>), SampleError> {
-    let pipeline = CompiledPipeline::of(pipeline).unwrap();
-    let mut out = vec![0; pipeline.output().bytes()];
-    let draw = Draw { seed: 3, epoch, sample_id: index };
-    let mut preparer = Preparer::new(Limits::default());
-    let prepared = reader.prepare(
-        StoredAt { dataset, index },
-        None,
-        &mut preparer,
-        Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
-        &mut out,
-    )?;
-    Ok((prepared, out))
-}
-
 fn check_same_pixels(one: &dyn Dataset, other: &dyn Dataset) {
     let mut reader = SampleReader::default();
     for (pipeline, draws) in pipelines().iter().zip([25, 15, 15, 1]) {
         for (index, epoch) in (0..one.len()).flat_map(|index| (0..draws).map(move |epoch| (index, epoch))) {
-            let expected = prepare(&mut reader, one, index, pipeline, epoch).unwrap();
-            let found = prepare(&mut reader, other, index, pipeline, epoch).unwrap();
+            let expected = prepare_by(&mut reader, one, index, pipeline, epoch).unwrap();
+            let found = prepare_by(&mut reader, other, index, pipeline, epoch).unwrap();
             assert!(found == expected, "{} {pipeline:?} {epoch}", one.name(index));
         }
     }
@@ -155,7 +134,7 @@ fn a_crop_reads_only_its_patches() {
     let (index, all) = (u64::from(record.detail_length), u64::from(record.length));
     let mut reader = SampleReader::default();
     let mut read = |pipeline: &Pipeline| {
-        prepare(&mut reader, &pack, 0, pipeline, 0).unwrap();
+        prepare_by(&mut reader, &pack, 0, pipeline, 0).unwrap();
         reader.take_read().bytes - index
     };
     // The crop touches 4 of 240 patches.
@@ -206,7 +185,7 @@ fn damage_is_noticed_by_crops_that_touch_it() {
     let pack = Pack::open(&out).unwrap();
     let record = pack.record(0).unwrap();
     let middle = Pipeline::of([CenterCrop::to(100).into()]);
-    let prepare = || prepare(&mut SampleReader::default(), &pack, 0, &middle, 0);
+    let prepare = || prepare_by(&mut SampleReader::default(), &pack, 0, &middle, 0);
     let expected = prepare().unwrap();
     let broken = || verify(&out, 1, &mut |_| ControlFlow::Continue(())).unwrap().broken_count;
     for at in [record.detail().start, record.detail().start + 8, record.detail().end - 1] {

@@ -1,12 +1,12 @@
 //! JPEGs with row indices: the pixels of the source, from a part of its bytes.
 
-use super::{Bench, quietly};
+use super::{Bench, prepare_by, quietly};
 use crate::forms::{FormNotes, Unusable};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, verify};
-use crate::{BytesRead, Corrupt, Dataset, Drawn, Header, ReadError, Reads, SampleError, SampleReader, StoredAt, open};
+use crate::{BytesRead, Corrupt, Dataset, Header, ReadError, Reads, SampleError, SampleReader, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, PlanMemory, Preparer, SamplePlan, synthetic};
+use ddlp_pixels::{Pipeline, PlanMemory, SamplePlan, synthetic};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -89,27 +89,6 @@ fn prepare(
     epoch: u32,
 ) -> Result<(ddlp_pixels::Prepared, Vec<u8>), SampleError> {
     prepare_by(&mut SampleReader::default(), dataset, index, pipeline, epoch)
-}
-
-fn prepare_by(
-    reader: &mut SampleReader,
-    dataset: &dyn Dataset,
-    index: u64,
-    pipeline: &Pipeline,
-    epoch: u32,
-) -> Result<(ddlp_pixels::Prepared, Vec<u8>), SampleError> {
-    let pipeline = CompiledPipeline::of(pipeline).unwrap();
-    let mut out = vec![0; pipeline.output().bytes()];
-    let draw = Draw { seed: 3, epoch, sample_id: index };
-    let mut preparer = Preparer::new(Limits::default());
-    let prepared = reader.prepare(
-        StoredAt { dataset, index },
-        None,
-        &mut preparer,
-        Drawn { pipeline: &pipeline, draw, fidelity: Fidelity::WHOLE },
-        &mut out,
-    )?;
-    Ok((prepared, out))
 }
 
 #[test]
