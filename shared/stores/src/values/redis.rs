@@ -122,19 +122,15 @@ impl ValueServer for Redis {
         )
     }
 
-    fn look(&self) -> Result<[Option<Vec<u8>>; 2], String> {
-        let found = |key| {
-            let key = self.describe(key);
-            let commands = [of_key("GET", &key)];
-            let request = Request { key: &key, commands: &commands, bytes: 0 };
-            let number = AtomicUsize::new(0);
-            self.path.first(|| async {
-                let answer = self.nodes.attempt(0, number.fetch_add(1, Ordering::Relaxed), &request).await;
-                answer.and_then(|answer| self.read(answer))
-            })
-        };
-        let pushing = found(Key::Pushing)?;
-        Ok([found(Key::Manifest)?, pushing])
+    fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
+        let key = self.describe(key);
+        let commands = [of_key("GET", &key)];
+        let request = Request { key: &key, commands: &commands, bytes: 0 };
+        let number = AtomicUsize::new(0);
+        self.path.first(|| async {
+            let answer = self.nodes.attempt(0, number.fetch_add(1, Ordering::Relaxed), &request).await;
+            answer.and_then(|answer| self.read(answer))
+        })
     }
 
     async fn get(&self, key: Key, content_bytes: usize) -> io::Result<Option<Vec<u8>>> {
