@@ -8,8 +8,8 @@ const LOST_MAX: Duration = Duration::from_secs(60);
 /// Wait after which the path counts as silent, beyond the time that the waiting reads may take. An answer takes
 /// milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// Wait after which the path counts as silent whatever the waiting reads may take. It is shorter than the 30 s for which
-/// a host waits for a batch: an agent has to tell the host before that its store is silent.
+/// Wait after which the path counts as silent, whatever the waiting reads may take. It is shorter than the 30 s for
+/// which a host waits for a batch: an agent has to tell the host before that its store is silent.
 const SILENT_AFTER_MAX: Duration = Duration::from_secs(20);
 /// Time after reads have given up in which new reads fail at once: one sample may need several reads, and each would
 /// wait again. An answer ends it. A run that begins later has its full time.

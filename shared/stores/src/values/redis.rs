@@ -8,8 +8,8 @@
 //! | `NAME:VERSION:N` | sample `N` |
 //! | `NAME:VERSION:share:N` | the mark of share `N` of a push that has not ended |
 //!
-//! `address`: URLs and passwords. `nodes`: one server or a cluster, and which node is asked. `slots`: which node has a
-//! key. `failure`: which failures may pass.
+//! `address`: URLs and passwords. `nodes`: one server, a cluster or a master with replicas, and which node is asked.
+//! `slots`: which node has a key. `failure`: which failures may pass.
 
 mod address;
 mod failure;
@@ -120,6 +120,10 @@ impl ValueServer for Redis {
              maxmemory-policy)",
             self.describe(key)
         )
+    }
+
+    fn replaced(&self) -> u64 {
+        self.nodes.replaced()
     }
 
     fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String> {

@@ -60,6 +60,11 @@ pub trait ValueServer: Sized + Send + Sync + 'static {
         Ok([self.first(Key::Manifest)?, pushing])
     }
 
+    /// Returns how often other servers have taken the place of servers that were asked: they may lack the last values.
+    fn replaced(&self) -> u64 {
+        0
+    }
+
     /// Returns a value, with about `content_bytes` after its head.
     fn get(&self, key: Key, content_bytes: usize) -> impl Future<Output = io::Result<Option<Vec<u8>>>> + Send;
 
