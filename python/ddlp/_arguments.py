@@ -85,11 +85,12 @@ class Arguments:
 
         Args:
             dataset: Path of a pack, an image folder, CIFAR-10's binary files, tar shards or a list of files (.csv); the
-                URL of a dataset (s3, gs, az, https, http, redis, rediss, cql or cqls); the address of a drive that
-                holds a pack; an object whose items are pairs of an image and a label, such as a dataset of torchvision;
-                a list of pairs of path and label; or a table in Arrow memory (ArrowTable, a table of pyarrow or polars,
-                a dataset of Hugging Face). The CPU alone prepares objects, lists and tables. A ddlp.Mix, or a file
-                (.toml) that describes one, has several of these. A ddlp.Dataset is what it was made of.
+                URL of a dataset (s3, gs, az, https, http, redis, rediss, redis+sentinel, rediss+sentinel, cql or cqls);
+                the address of a drive that holds a pack; an object whose items are pairs of an image and a label, such
+                as a dataset of torchvision; a list of pairs of path and label; or a table in Arrow memory (ArrowTable,
+                a table of pyarrow or polars, a dataset of Hugging Face). The CPU alone prepares objects, lists and
+                tables. A ddlp.Mix, or a file (.toml) that describes one, has several of these. A ddlp.Dataset is what
+                it was made of.
             kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
                 images. One of "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents
                 say.

@@ -112,8 +112,9 @@ def push(
 
     Args:
         source: Path of a pack, or what `pack` takes.
-        url: Where to put it: redis://HOST:PORT/DB/NAME, cql://HOST/KEYSPACE/NAME (rediss:// and cqls:// for TLS),
-            s3://BUCKET/PATH, gs://BUCKET/PATH or az://CONTAINER/PATH.
+        url: Where to put it: redis://HOST:PORT/DB/NAME, redis+sentinel://HOST:PORT/SERVICE/DB/NAME,
+            cql://HOST/KEYSPACE/NAME (rediss://, rediss+sentinel:// and cqls:// for TLS), s3://BUCKET/PATH,
+            gs://BUCKET/PATH or az://CONTAINER/PATH.
         format: How samples are stored, as `pack` takes it. With a value other than "encoded", a pack is packed again.
         jpeg: How JPEGs are stored, as `pack` takes it. With a value, a pack is packed again.
         max_side: As `pack` takes it.

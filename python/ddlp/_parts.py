@@ -22,7 +22,7 @@ from ._packing import check_url, checked
 
 NAMED_MAX = 100
 """Most repaired and rejected samples of a part whose names are reported."""
-STORES = ("redis://", "rediss://", "cql://", "cqls://")
+STORES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "cql://", "cqls://")
 OPTIONS: dict[str, Any] = {
     "format": "encoded",
     "jpeg": None,

@@ -1,14 +1,17 @@
 """Datasets in Redis: pushed, read, and refused with what to do, with a real server."""
 
 import re
+import shutil
 import socket
+import subprocess
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 import ddlp
-from conftest import ddlp_command
+from conftest import ddlp_command, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +32,33 @@ def test_a_pushed_pack_gives_the_batches_of_its_file(server, pack):
     assert ids == list(range(samples))
     again = ddlp.push(pack, f"{server}/pack", progress=False)
     assert (again["sent"], again["sent_bytes"], again["identity"]) == (0, 0, figures["identity"])
+
+
+def test_a_dataset_is_found_by_a_sentinel(server, pack, tmp_path):
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    rules = [
+        f"port {port}",
+        "bind 127.0.0.1",
+        f"dir {tmp_path}",
+        f"sentinel monitor photos 127.0.0.1 {urlsplit(server).port} 1",
+    ]
+    (tmp_path / "sentinel.conf").write_text("\n".join(rules) + "\n")
+    sentinel = subprocess.Popen([program, tmp_path / "sentinel.conf", "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        url = f"redis+sentinel://127.0.0.1:{port}/photos/0/sentinel"
+        ddlp.push(pack, url, progress=False)
+        assert digests(url) == digests(f"{server}/sentinel") == digests(pack)
+        with ddlp.Loader(url, batch_size=8, output="numpy") as loader:
+            ids = sorted(index for batch in loader for index in batch.sample_ids)
+        assert ids == list(range(len(ddlp.Dataset(pack))))
+        with pytest.raises(ddlp.UnavailableError, match="watch no master with the name others"):
+            ddlp.Dataset(url.replace("/photos/", "/others/"))
+    finally:
+        sentinel.kill()
+        sentinel.wait()
 
 
 def test_a_folder_and_a_table_are_packed_first(server, photos, tmp_path):

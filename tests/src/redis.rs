@@ -150,13 +150,129 @@ impl RedisServer {
     }
 
     fn ask(&self, words: &[&[u8]]) -> Vec<u8> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
-        write!(stream, "*{}\r\n", words.len()).expect("the server reads");
-        for word in words {
-            write!(stream, "${}\r\n", word.len()).expect("the server reads");
-            stream.write_all(&[word, &b"\r\n"[..]].concat()).expect("the server reads");
+        ask(self.port, words)
+    }
+
+    /// Makes the server a replica of another one, and waits until it has the other's data.
+    pub fn replicate(&self, master: &RedisServer) {
+        self.say(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+        self.wait_for_data_of(master);
+    }
+
+    /// Waits until a replica has what its master has now.
+    pub fn wait_for_data_of(&self, master: &RedisServer) {
+        let offset = |said: &str, name| {
+            let offset = said.lines().find_map(|line| line.trim().strip_prefix(name));
+            offset.and_then(|offset| offset.parse::<u64>().ok())
+        };
+        let wanted = offset(&master.say("INFO replication"), "master_repl_offset:").expect("an offset");
+        wait_until("the replica has its master's data", || {
+            let said = self.say("INFO replication");
+            said.contains("master_link_status:up") && offset(&said, "slave_repl_offset:") >= Some(wanted)
+        });
+    }
+}
+
+/// Sends words to a server, and returns the text of the answer.
+fn ask(port: u16, words: &[&[u8]]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+    write!(stream, "*{}\r\n", words.len()).expect("the server reads");
+    for word in words {
+        write!(stream, "${}\r\n", word.len()).expect("the server reads");
+        stream.write_all(&[word, &b"\r\n"[..]].concat()).expect("the server reads");
+    }
+    reply(&mut BufReader::new(stream))
+}
+
+/// The name by which [`Sentinels`] know their master.
+pub const SERVICE: &str = "images";
+
+/// Sentinels that watch a master, and have a replica take its place when it is lost. Killed when dropped.
+pub struct Sentinels {
+    sentinels: Vec<Sentinel>,
+    is_tls: bool,
+}
+
+struct Sentinel {
+    port: u16,
+    child: Child,
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sentinels {
+    /// Starts Sentinels of a master, with further lines for their configuration, and waits until they know each other
+    /// and the master's replicas.
+    pub fn start(folder: &Path, count: usize, master: &RedisServer, replicas: usize, extra: &str) -> Self {
+        let quorum = count / 2 + 1;
+        let (port, host) = master.tls.as_ref().map_or((master.port, "127.0.0.1"), |tls| (tls.port, "localhost"));
+        let mut rules = format!(
+            "bind 127.0.0.1\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n\
+             sentinel monitor {SERVICE} {host} {port} {quorum}\nsentinel down-after-milliseconds {SERVICE} 500\n\
+             sentinel failover-timeout {SERVICE} 3000\n{extra}\n"
+        );
+        if let Some(tls) = &master.tls {
+            rules.push_str("tls-replication yes\ntls-auth-clients no\nport 0\n");
+            for (option, file) in [("cert", "leaf.pem"), ("key", "leaf.key"), ("ca-cert", "ca.pem")] {
+                rules.push_str(&format!("tls-{option}-file {}\n", tls.certificates.join(file).display()));
+            }
         }
-        reply(&mut BufReader::new(stream))
+        let is_tls = master.tls.is_some();
+        let sentinels = (0..count).map(|number| {
+            let (place, port) = (folder.join(format!("sentinel{number}")), free_port());
+            fs::create_dir(&place).expect("a folder for the Sentinel");
+            let (file, option) = (place.join("sentinel.conf"), if is_tls { "tls-port" } else { "port" });
+            let rules = format!("{rules}{option} {port}\ndir {}\n", place.display());
+            fs::write(&file, rules).expect("a configuration");
+            let mut sentinel = Command::new(master.program);
+            let child = sentinel.arg(&file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+            let sentinel = Sentinel { port, child: child.expect("the Sentinel starts") };
+            wait_until("the Sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+            sentinel
+        });
+        let sentinels = Self { sentinels: sentinels.collect(), is_tls };
+        if !is_tls && extra.is_empty() {
+            let others = format!("num-other-sentinels\n{}", count - 1);
+            let up = "master-link-status\nok";
+            wait_until("the Sentinels know each other and the replicas", || {
+                (0..count).all(|number| {
+                    let known = sentinels.say(number, &format!("SENTINEL REPLICAS {SERVICE}")).matches(up).count();
+                    known == replicas && sentinels.say(number, &format!("SENTINEL MASTER {SERVICE}")).contains(&others)
+                })
+            });
+        }
+        sentinels
+    }
+
+    /// Returns the URL of a dataset.
+    pub fn url(&self, name: &str) -> String {
+        let (scheme, host) = if self.is_tls { ("rediss", "localhost") } else { ("redis", "127.0.0.1") };
+        let places: Vec<_> = self.sentinels.iter().map(|sentinel| format!("{host}:{}", sentinel.port)).collect();
+        format!("{scheme}+sentinel://{}/{SERVICE}/0/{name}", places.join(","))
+    }
+
+    /// Sends words to a Sentinel, and returns the text of the answer.
+    pub fn say(&self, number: usize, words: &str) -> String {
+        let answer = ask(self.sentinels[number].port, &words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Kills a Sentinel.
+    pub fn kill(&mut self, number: usize) {
+        drop(self.sentinels.remove(number));
+    }
+
+    /// Makes a Sentinel name another master from now on.
+    pub fn name(&self, number: usize, master: &RedisServer) {
+        self.say(number, &format!("SENTINEL REMOVE {SERVICE}"));
+        let monitored = self.say(number, &format!("SENTINEL MONITOR {SERVICE} 127.0.0.1 {} 1", master.port));
+        assert!(!monitored.starts_with('-'), "{monitored}");
     }
 }
 

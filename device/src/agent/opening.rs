@@ -35,7 +35,7 @@ fn open_url(url: &str, settings: &Settings) -> Result<Box<dyn Dataset>> {
         let scheme = url.split("://").next().unwrap_or_default();
         bail!(
             "--dataset {scheme}://…: a dataset is a path, or the URL of a pack (s3://, gs://, az://, https://, \
-             http://, redis://, rediss://, cql://, cqls://)"
+             http://, redis://, rediss://, redis+sentinel://, rediss+sentinel://, cql://, cqls://)"
         );
     }
     if let Some(kind) = settings.kind.filter(|kind| *kind != Kind::Pack) {

@@ -53,8 +53,9 @@ pub struct ServeArgs {
     /// the URL of a pack in a store.
     ///
     /// A URL is s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, https://SERVER/PATH, http://SERVER/PATH,
-    /// redis://HOST:PORT/DB/NAME, rediss://…, cql://HOST/KEYSPACE/NAME or cqls://… It has no credentials: the
-    /// environment has them. The agent then prepares samples of a store that is near to it, and keeps no copy.
+    /// redis://HOST:PORT/DB/NAME, rediss://…, redis+sentinel://HOST:PORT/SERVICE/DB/NAME, rediss+sentinel://…,
+    /// cql://HOST/KEYSPACE/NAME or cqls://… It has no credentials: the environment has them. The agent then prepares
+    /// samples of a store that is near to it, and keeps no copy.
     ///
     /// Namespace 1 exports the bytes of a pack. For other sources, namespace 1 is a single block that holds the drive's
     /// identity page.

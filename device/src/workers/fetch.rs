@@ -24,8 +24,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// Longest time without an answer from the store, unless the bytes of a waiting read may take longer. A host waits 30 s
-/// for a batch by default. So it hears from the agent in time that the store is away, and keeps the drive.
+/// Longest time without an answer from the store, or 20 s if the bytes of a waiting read may take longer
+/// ([`Dataset::silences`]). A host waits 30 s for a batch by default. So it hears from the agent in time that the store
+/// is away, and keeps the drive.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Time between two looks at the silence of the store.
 const LOOK: Duration = Duration::from_millis(500);
@@ -157,6 +158,10 @@ impl<'s> Stage<'s> {
 
     /// Gives up all samples if the store has been silent for too long.
     fn look(&mut self) {
+        if self.shared.queue.has_unread_in_work() {
+            // A worker may have begun to read in the moment in which its job was given up.
+            self.shared.dataset.interrupt();
+        }
         let silences = self.shared.dataset.silences();
         let Some(silence) = silences.now.filter(|silence| silence.lasts >= SILENCE_MAX) else { return };
         static LIMIT: LogLimit = LogLimit::new();
@@ -172,12 +177,24 @@ impl<'s> Stage<'s> {
 
 async fn fetch(mut fetcher: SampleFetcher, dataset: Arc<dyn Dataset>, ask: Ask, reservation: Reservation) -> Came {
     let (index, draw) = (stored_at(&*dataset, ask.sample_id), ask.context.draw(ask.sample_id));
-    let fetched = FetchedSample::default();
-    let (since, mut samples) =
-        (Instant::now(), [SampleToFetch { index, draw, fidelity: ask.context.fidelity, fetched }]);
-    let outcome = fetcher.start_fetch(&*dataset, &mut samples).await;
-    let [SampleToFetch { fetched, .. }] = samples;
+    let since = Instant::now();
+    let (fetched, outcome) = loop {
+        let fetched = FetchedSample::default();
+        let mut samples = [SampleToFetch { index, draw, fidelity: ask.context.fidelity, fetched }];
+        match fetcher.start_fetch(&*dataset, &mut samples).await {
+            // Meant for workers whose jobs were given up. This job is wanted, or its fetching would have been aborted.
+            Err(ReadError::Unavailable(Unavailable::Io { source, .. })) if is_interrupt(&source) => {}
+            outcome => {
+                let [SampleToFetch { fetched, .. }] = samples;
+                break (fetched, outcome);
+            }
+        }
+    };
     Came { _reservation: reservation, id: ask.id, position: ask.position, since, fetched, outcome }
+}
+
+fn is_interrupt(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINTR)
 }
 
 /// Returns whether a sample cannot be read because of the way to it, so that a worker would fail in the same way.

@@ -29,12 +29,13 @@ const THREADS_HELP: &str = "Threads that read, decode and send [default: one per
 /// folder for temporary files (TMPDIR), which needs room for it; damaged images are repaired or named.
 ///
 /// At redis://HOST:PORT/DB/NAME, each sample becomes one value, and at cql://HOST,HOST/KEYSPACE/NAME a row of the
-/// table NAME_data. A push that was stopped can be started again: it sends only what is missing. The dataset can be
-/// opened when everything is there. Several machines can push a pack at the same time, each a share of it. At s3://,
-/// gs:// and az://, the pack becomes one object, and a push that was stopped begins anew.
+/// table NAME_data. redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB/NAME names Sentinels, which know the master. A push
+/// that was stopped can be started again: it sends only what is missing. The dataset can be opened when everything is
+/// there. Several machines can push a pack at the same time, each a share of it. At s3://, gs:// and az://, the pack
+/// becomes one object, and a push that was stopped begins anew.
 ///
-/// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey, CASSANDRA_PASSWORD for Cassandra
-/// and ScyllaDB.
+/// Passwords and keys come from the environment: REDISCLI_AUTH for Redis and Valkey, REDIS_SENTINEL_PASSWORD for
+/// Sentinels, CASSANDRA_PASSWORD for Cassandra and ScyllaDB.
 #[derive(Args)]
 #[command(mut_arg("threads", |arg| arg.help(THREADS_HELP)))]
 #[command(after_help = "\
@@ -50,8 +51,9 @@ pub struct PushArgs {
     /// A pack, or what `ddlp pack` takes: an image folder, CIFAR-10's binary files, WebDataset tar shards, a list of
     /// files (.csv), a mix of these (.toml)
     source: PathBuf,
-    /// Where to put it: redis://HOST:PORT/DB/NAME, cql://HOST/KEYSPACE/NAME (rediss:// and cqls:// for TLS),
-    /// s3://BUCKET/PATH, gs://BUCKET/PATH or az://CONTAINER/PATH
+    /// Where to put it: redis://HOST:PORT/DB/NAME, redis+sentinel://HOST:PORT/SERVICE/DB/NAME,
+    /// cql://HOST/KEYSPACE/NAME (rediss://, rediss+sentinel:// and cqls:// for TLS), s3://BUCKET/PATH, gs://BUCKET/PATH
+    /// or az://CONTAINER/PATH
     url: String,
     #[command(flatten)]
     opening: OpeningArgs,

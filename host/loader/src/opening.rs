@@ -14,10 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
-/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`), or in Cassandra or
-/// ScyllaDB (`cql://HOST/KEYSPACE/NAME`, `cqls://…`); or the address of a drive (`tcp://HOST:PORT/NQN`, or
-/// `/dev/nvmeX` if the kernel is connected to it), whose dataset the host then reads over NVMe. Towards the
-/// drive, this machine is `host`.
+/// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`,
+/// `redis+sentinel://HOST:PORT/SERVICE/DB/NAME`, `rediss+sentinel://…`), or in Cassandra or ScyllaDB
+/// (`cql://HOST/KEYSPACE/NAME`, `cqls://…`); or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the
+/// kernel is connected to it), whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -130,7 +130,8 @@ fn check_no_address(place: &Path) -> Result<(), LoaderError> {
         "the dataset of a drive is named by the drive's controller, /dev/nvmeX (`ddlp devices` lists drives)"
     } else if text.contains("://") && !place.exists() {
         "a dataset is a path, the URL of a pack (s3://, gs://, az://, https://, http://, redis://, rediss://, \
-         cql://, cqls://), or the address of a drive: tcp://HOST:PORT/NQN, or /dev/nvmeX"
+         redis+sentinel://, rediss+sentinel://, cql://, cqls://), or the address of a drive: tcp://HOST:PORT/NQN, or \
+         /dev/nvmeX"
     } else {
         return Ok(());
     };

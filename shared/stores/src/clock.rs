@@ -8,6 +8,9 @@ const LOST_MAX: Duration = Duration::from_secs(60);
 /// Wait after which the path counts as silent, beyond the time that the waiting reads may take. An answer takes
 /// milliseconds.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// Wait after which the path counts as silent, whatever the waiting reads may take. It is shorter than the 30 s for
+/// which a host waits for a batch: an agent has to tell the host before that its store is silent.
+const SILENT_AFTER_MAX: Duration = Duration::from_secs(20);
 /// Time after reads have given up in which new reads fail at once: one sample may need several reads, and each would
 /// wait again. An answer ends it. A run that begins later has its full time.
 const RESIGNED: Duration = Duration::from_secs(5);
@@ -43,15 +46,20 @@ impl PathClock {
         }
         self.allowed = self.allowed.max(allowed);
         if self.lasts(now).is_none() {
-            self.silent_after = SILENT_AFTER + self.allowed;
+            self.silent_after = self.silent_after_now();
         }
         self.waiting += 1;
+    }
+
+    /// Returns the wait for the reads that wait now after which the path counts as silent.
+    fn silent_after_now(&self) -> Duration {
+        (SILENT_AFTER + self.allowed).min(SILENT_AFTER_MAX)
     }
 
     /// Records that a read was answered.
     pub fn answered(&mut self, now: Instant) {
         (self.past, self.since) = (self.total(now), now);
-        self.silent_after = SILENT_AFTER + self.allowed;
+        self.silent_after = self.silent_after_now();
         self.resigned_until = None;
     }
 
@@ -139,15 +147,27 @@ mod tests {
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
         let mut clock = PathClock::new(start);
-        clock.begin(start, 20 * SECOND);
+        clock.begin(start, 15 * SECOND);
         clock.begin(at(1), 3 * SECOND);
-        assert_eq!((clock.lasts(at(20)), clock.remaining(at(20))), (None, LOST_MAX));
-        assert_eq!(clock.lasts(at(21)), Some(21 * SECOND));
-        clock.end(at(20));
-        clock.end(at(20));
+        assert_eq!((clock.lasts(at(15)), clock.remaining(at(15))), (None, LOST_MAX));
+        assert_eq!(clock.lasts(at(16)), Some(16 * SECOND));
+        clock.end(at(15));
+        clock.end(at(15));
         clock.begin(at(30), Duration::ZERO);
         assert_eq!(clock.lasts(at(31)), Some(SECOND), "an allowance ends with its reads");
         assert_eq!(clock.remaining(at(30)), LOST_MAX);
+    }
+
+    #[test]
+    fn the_path_counts_as_silent_in_time_however_many_bytes_are_waited_for() {
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        let mut clock = PathClock::new(start);
+        clock.begin(start, 500 * SECOND);
+        assert_eq!((clock.lasts(at(19)), clock.lasts(at(20))), (None, Some(20 * SECOND)));
+        assert_eq!(clock.remaining(at(20)), LOST_MAX + 480 * SECOND, "the bytes have their time");
+        clock.answered(at(21));
+        assert_eq!((clock.lasts(at(40)), clock.lasts(at(41))), (None, Some(20 * SECOND)));
     }
 
     #[test]
@@ -157,13 +177,13 @@ mod tests {
         let mut clock = PathClock::new(start);
         clock.begin(start, Duration::ZERO);
         assert_eq!(clock.lasts(at(5)), Some(5 * SECOND));
-        clock.begin(at(5), 20 * SECOND);
+        clock.begin(at(5), 15 * SECOND);
         assert_eq!((clock.lasts(at(5)), clock.total(at(6))), (Some(5 * SECOND), 6 * SECOND));
-        assert_eq!(clock.remaining(at(6)), LOST_MAX + 20 * SECOND - 6 * SECOND, "its bytes have their time");
+        assert_eq!(clock.remaining(at(6)), LOST_MAX + 15 * SECOND - 6 * SECOND, "its bytes have their time");
         clock.answered(at(10));
         clock.end(at(10));
-        assert_eq!((clock.lasts(at(30)), clock.total(at(30))), (None, 10 * SECOND));
-        assert_eq!(clock.lasts(at(31)), Some(21 * SECOND));
+        assert_eq!((clock.lasts(at(25)), clock.total(at(25))), (None, 10 * SECOND));
+        assert_eq!(clock.lasts(at(26)), Some(16 * SECOND));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!   in `values.rs` (reading) and `values/push.rs` (writing).
 //!
 //! Then name its schemes in the loader's option `dataset`. `ranges.rs`, `store_faults.rs`, `values.rs`,
-//! `redis_cluster.rs`, `cassandra.rs` and `caching.rs` in `tests/tests/suite` run real servers.
+//! `redis_cluster.rs`, `redis_sentinels.rs`, `cassandra.rs` and `caching.rs` in `tests/tests/suite` run real servers.
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
@@ -54,8 +54,8 @@ pub enum StoreError {
 }
 
 /// Returns whether a dataset's place is the URL of a pack: in a store or on a web server (`s3://`, `gs://`, `az://`,
-/// `https://`, `http://`), in Redis or Valkey (`redis://`, `rediss://`), or in Cassandra or ScyllaDB (`cql://`,
-/// `cqls://`).
+/// `https://`, `http://`), in Redis or Valkey (`redis://`, `rediss://`, `redis+sentinel://`, `rediss+sentinel://`), or
+/// in Cassandra or ScyllaDB (`cql://`, `cqls://`).
 pub fn is_url(place: &str) -> bool {
     ranges::is_url(place) || values::is_url(place)
 }
@@ -118,6 +118,7 @@ mod tests {
             ("redis://me:word@host:1/0/a", "redis://me:…@host:1/0/a"),
             ("redis://:wo@rd@host/0/a", "redis://:…@host/0/a"),
             ("redis://me@host/0/a", "redis://me@host/0/a"),
+            ("rediss+sentinel://me:word@a:1,b/s/0/a", "rediss+sentinel://me:…@a:1,b/s/0/a"),
             ("cql://me:pa?ss@h/k/n", "cql://me:…@h/k/n"),
             ("cql://me:p/a?ss@h/k/n?x", "cql://me:…@h/k/n?…"),
             ("https://me:pa?ss@host/x.ddlp", "https://me:…@host/x.ddlp"),

@@ -37,6 +37,7 @@ mod push_parts;
 mod ranges;
 mod reading;
 mod redis_cluster;
+mod redis_sentinels;
 mod stalls;
 mod store_faults;
 mod values;

@@ -4,8 +4,11 @@ use crate::values::{SAMPLES, command, digest, over, photos, refused};
 use ddlp_dataset::pack::{Pack, PackFormat, StoredForm};
 use ddlp_stores::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share, push};
 use ddlp_tests::redis::RedisServer;
+use ddlp_tests::redis_relay::{RedisRelay, Reply};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 fn pushed_part(pack: &Path, url: &str, part: PushPart) -> Result<PushSummary, PushError> {
@@ -158,6 +161,47 @@ fn marks_of_another_session_do_not_count() {
     there.iter().filter(|key| key.contains(":share:")).for_each(|key| copy(&format!("kept:{key}"), key));
     assert_eq!(forced(&pack, share(0, 2)).missing_shares, [1]);
     assert_eq!(digest(&url, &[]), digest(raw.to_str().unwrap(), &[]), "the dataset that is there stays");
+}
+
+/// A push asks for two manifests, one after the other. Another push of the same pack changes both when it ends.
+#[test]
+fn a_push_that_ends_between_two_reads_of_another_is_seen() {
+    let photos = photos();
+    let Some(server) = RedisServer::start(photos.scratch(), &[]).map(Arc::new) else { return };
+    let (pack, url) = (photos.pack(), server.url("photos"));
+    pushed_part(&pack, &url, PushPart::Begin).unwrap();
+    server.say("COPY photos:pushing kept:pushing");
+    pushed_part(&pack, &url, PushPart::All).unwrap();
+    server.say("COPY photos:index kept:index");
+    // Lets the other push end between the reads of the pair with this number. Returns whether there was such a pair.
+    let end_within = |pair: usize, work: &dyn Fn(&str)| {
+        server.say("COPY kept:pushing photos:pushing REPLACE");
+        server.say("DEL photos:index");
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (other, ended, mut first, mut pairs) = (server.clone(), has_ended.clone(), None, 0);
+        let relay = RedisRelay::start(&url, move |command| {
+            let is_manifest = ["GET photos:pushing", "GET photos:index"].contains(&&*command.words.join(" "));
+            let second = is_manifest.then(|| command.words.clone());
+            let is_pair = first.is_some() && second.is_some() && first != second;
+            if is_pair && pairs == pair {
+                other.say("COPY kept:index photos:index REPLACE");
+                other.say("DEL photos:pushing");
+                ended.store(true, Ordering::Relaxed);
+            }
+            pairs += usize::from(is_pair);
+            first = second.filter(|_| !is_pair);
+            Reply::Pass
+        });
+        work(&relay.url(&url));
+        has_ended.load(Ordering::Relaxed)
+    };
+    for part in [PushPart::All, share(1, 2), PushPart::Samples((0..8).collect()), PushPart::End] {
+        let push = |url: &str| assert_eq!(pushed_part(&pack, url, part.clone()).unwrap().sent, 0);
+        let pairs = (0..).take_while(|pair| end_within(*pair, &push)).count();
+        assert!(pairs >= 2, "{part:?} has {pairs} pairs");
+    }
+    let is_read = |url: &str| assert_eq!(digest(url, &[]), digest(pack.to_str().unwrap(), &[]));
+    assert!(end_within(0, &is_read));
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub fn command(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Strin
     command
         .args(arguments)
         .env_remove("REDISCLI_AUTH")
+        .env_remove("REDIS_SENTINEL_PASSWORD")
+        .env_remove("REDIS_SENTINEL_USERNAME")
         .env_remove("CASSANDRA_PASSWORD")
         .envs(environment.iter().copied());
     let output = command.output().unwrap();

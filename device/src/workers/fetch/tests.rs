@@ -31,6 +31,9 @@ struct Store {
     /// Whether a worker waits for a file. The store has been silent since then.
     is_silent: Mutex<bool>,
     interrupted: Condvar,
+    interrupts: AtomicUsize,
+    /// Reads in flight that are interrupted.
+    interruptible: AtomicUsize,
 }
 
 impl Store {
@@ -51,6 +54,11 @@ impl Store {
             std::thread::yield_now();
         }
     }
+}
+
+fn interrupted() -> ReadError {
+    let source = io::Error::from_raw_os_error(libc::EINTR);
+    Unavailable::Io { what: "store".into(), path: "store".into(), source }.into()
 }
 
 /// A read in flight.
@@ -103,14 +111,14 @@ impl Dataset for Store {
             let mut is_silent = self.is_silent.lock().unwrap();
             *is_silent = true;
             drop(self.interrupted.wait_timeout_while(is_silent, PATIENCE, |is_silent| *is_silent).unwrap());
-            let source = io::Error::from_raw_os_error(libc::EINTR);
-            return Err(Unavailable::Io { what: "store".into(), path: "store".into(), source }.into());
+            return Err(interrupted());
         }
         out.fill(128);
         Ok(())
     }
 
     fn interrupt(&self) {
+        self.interrupts.fetch_add(1, Ordering::Relaxed);
         *self.is_silent.lock().unwrap() = false;
         self.interrupted.notify_all();
     }
@@ -132,6 +140,11 @@ impl Dataset for Store {
                 Poll::Pending
             })
             .await;
+            let left = self.interruptible.load(Ordering::Relaxed);
+            if left > 0 {
+                self.interruptible.store(left - 1, Ordering::Relaxed);
+                return Err(interrupted());
+            }
             reads.into_iter().for_each(|read| read.memory[read.place].fill(128));
             Ok(())
         })
@@ -207,9 +220,10 @@ fn a_silent_store_is_noticed_while_only_a_worker_waits_and_its_job_is_given_up()
     }
 }
 
-fn shared(store: Store) -> Shared {
+fn shared(store: impl Into<Arc<Store>>) -> Shared {
+    let dataset: Arc<Store> = store.into();
     Shared {
-        dataset: Arc::new(store),
+        dataset,
         slots: slots(2),
         queue: JobQueue::new(true),
         stats: Stats::default(),
@@ -220,6 +234,44 @@ fn shared(store: Store) -> Shared {
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+/// A worker looks whether its job is given up, and then reads. The interrupt may come in between.
+#[test]
+fn a_worker_that_missed_the_interrupt_gets_another_one() {
+    let store = Arc::new(Store::default());
+    let (shared, program) = (shared(store.clone()), loaded("cifar-train", CorruptPolicy::Fail));
+    shared.queue.push(job(0, 0, &program, program.program.pipeline.output()));
+    shared.queue.came(JobId(0), 0, FetchedSample::default());
+    let (task, mut stage) = (shared.queue.next(1).unwrap(), Stage::new(&shared, 64));
+    let mut look = |is_silent| {
+        *store.is_silent.lock().unwrap() = is_silent;
+        stage.look();
+        store.interrupts.load(Ordering::Relaxed)
+    };
+    assert_eq!(look(false), 0);
+    assert_eq!(look(true), 1);
+    assert_eq!(look(false), 2, "the worker still has a sample of the job");
+    drop(task);
+    assert_eq!(look(false), 2);
+}
+
+#[test]
+fn an_interrupt_that_is_meant_for_workers_costs_no_sample() {
+    let store = Store { interruptible: 3.into(), ..Store::default() };
+    store.open();
+    let (shared, program) = (shared(store), loaded("cifar-train", CorruptPolicy::Fail));
+    shared.queue.push(job(0, 0, &program, program.program.pipeline.output()));
+    runtime().block_on(async {
+        let (mut stage, mut asks) = (Stage::new(&shared, 64), Vec::new());
+        assert_eq!(stage.next_asks(&mut asks), Some(false));
+        asks.drain(..).for_each(|ask| stage.ask(ask));
+        while let Some(came) = stage.flying.join_next().await {
+            stage.came(came.unwrap());
+        }
+    });
+    assert!(shared.queue.wants(JobId(0)));
+    assert_eq!(shared.queue.next(9).unwrap().positions, 0..4);
 }
 
 #[test]

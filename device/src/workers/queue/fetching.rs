@@ -100,6 +100,11 @@ impl JobQueue {
         !self.state().entries.is_empty()
     }
 
+    /// Returns whether workers have samples of jobs that will have no more.
+    pub fn has_unread_in_work(&self) -> bool {
+        self.state().entries.iter().any(|entry| entry.work.is_unread() && entry.holders > 0)
+    }
+
     /// Returns whether samples of a job that were asked for are still wanted.
     pub fn wants(&self, id: JobId) -> bool {
         let state = self.state();

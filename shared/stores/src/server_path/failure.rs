@@ -39,6 +39,11 @@ impl Failure {
         Self { pushes_back: true, is_lost: true, ..Self::passing(what) }
     }
 
+    /// Says which node failed.
+    pub fn of(self, node: &dyn fmt::Display) -> Self {
+        Self { what: format!("{node}: {self}"), ..self }
+    }
+
     /// Returns the pause before the next attempt.
     pub fn pause_after(&self, pauses: &mut Backoff) -> Duration {
         pauses.next_delay().unwrap_or(PAUSES.cap).max(self.pause.unwrap_or_default())

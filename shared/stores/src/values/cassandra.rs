@@ -189,20 +189,17 @@ impl ValueServer for Cassandra {
         format!("the cluster no longer has the value {}: it was removed, or has expired", self.describe(key))
     }
 
-    fn look(&self) -> Result<[Option<Vec<u8>>; 2], String> {
+    fn has_place(&self) -> Result<bool, String> {
         let columns = self.cluster.path.first(|| self.columns())?;
-        if columns.is_empty() {
-            return Ok([None, None]);
+        if columns.is_empty() || COLUMNS.iter().all(|column| columns.iter().any(|found| found == column)) {
+            return Ok(!columns.is_empty());
         }
-        if !COLUMNS.iter().all(|column| columns.iter().any(|found| found == column)) {
-            let name = &self.cluster.address.name;
-            return Err(format!("the table {name}_data was not made by `ddlp push`: choose another name"));
-        }
-        let found = async {
-            let pushing = self.get(Key::Pushing, 0).await?;
-            Ok([self.get(Key::Manifest, 0).await?, pushing])
-        };
-        self.cluster.path.wait(0, found).map_err(|error: io::Error| error.to_string())
+        let name = &self.cluster.address.name;
+        Err(format!("the table {name}_data was not made by `ddlp push`: choose another name"))
+    }
+
+    fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
+        self.cluster.path.wait(0, self.get(key, 0)).map_err(|error| error.to_string())
     }
 
     async fn get(&self, key: Key, content_bytes: usize) -> io::Result<Option<Vec<u8>>> {

@@ -4,6 +4,9 @@
 //! pack may run at the same time. The manifest is written last. A push of a share leaves a mark, and the push that
 //! finds the marks of all shares writes the manifest. Marks of another session do not count: another pack had the name
 //! in between, and its push has removed values. `numbers`: the samples that a push sends.
+//!
+//! A replica that becomes the master may lack values that were written last. So a push during which that happens asks
+//! again for all of its values, and sends what is missing.
 
 mod numbers;
 
@@ -76,7 +79,19 @@ impl<'p, S: ValueServer> Push<'p, S> {
         Ok(Self { pack, url, server, options, manifest, numbers })
     }
 
+    /// Pushes until no other server takes the place of one. The summary says what was sent the last time.
     fn run(&self, progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>) -> Result<PushSummary, PushError> {
+        loop {
+            let replaced = self.server.replaced();
+            match self.run_once(progress) {
+                Err(PushError::Cancelled) => return Err(PushError::Cancelled),
+                _ if self.server.replaced() != replaced => {}
+                pushed => return pushed,
+            }
+        }
+    }
+
+    fn run_once(&self, progress: &mut dyn FnMut(PushProgress) -> ControlFlow<()>) -> Result<PushSummary, PushError> {
         let [there, pushed] = self.look()?;
         let other = there.filter(|there| !self.is_mine(there));
         if let Some(other) = other.as_ref().filter(|_| !self.options.force) {

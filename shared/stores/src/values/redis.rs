@@ -8,8 +8,8 @@
 //! | `NAME:VERSION:N` | sample `N` |
 //! | `NAME:VERSION:share:N` | the mark of share `N` of a push that has not ended |
 //!
-//! `address`: URLs and passwords. `nodes`: one server or a cluster, and which node is asked. `slots`: which node has a
-//! key. `failure`: which failures may pass.
+//! `address`: URLs and passwords. `nodes`: one server, a cluster or a master with replicas, and which node is asked.
+//! `slots`: which node has a key. `failure`: which failures may pass.
 
 mod address;
 mod failure;
@@ -122,19 +122,19 @@ impl ValueServer for Redis {
         )
     }
 
-    fn look(&self) -> Result<[Option<Vec<u8>>; 2], String> {
-        let found = |key| {
-            let key = self.describe(key);
-            let commands = [of_key("GET", &key)];
-            let request = Request { key: &key, commands: &commands, bytes: 0 };
-            let number = AtomicUsize::new(0);
-            self.path.first(|| async {
-                let answer = self.nodes.attempt(0, number.fetch_add(1, Ordering::Relaxed), &request).await;
-                answer.and_then(|answer| self.read(answer))
-            })
-        };
-        let pushing = found(Key::Pushing)?;
-        Ok([found(Key::Manifest)?, pushing])
+    fn replaced(&self) -> u64 {
+        self.nodes.replaced()
+    }
+
+    fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
+        let key = self.describe(key);
+        let commands = [of_key("GET", &key)];
+        let request = Request { key: &key, commands: &commands, bytes: 0 };
+        let number = AtomicUsize::new(0);
+        self.path.first(|| async {
+            let answer = self.nodes.attempt(0, number.fetch_add(1, Ordering::Relaxed), &request).await;
+            answer.and_then(|answer| self.read(answer))
+        })
     }
 
     async fn get(&self, key: Key, content_bytes: usize) -> io::Result<Option<Vec<u8>>> {

@@ -41,10 +41,29 @@ pub trait ValueServer: Sized + Send + Sync + 'static {
     /// Says that a value is missing, and why that may be.
     fn missing(&self, key: Key) -> String;
 
+    /// Returns whether the server has a place for the dataset's values, with few attempts. The error says what to do.
+    fn has_place(&self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Asks for a value that may be the first that is asked for, with few attempts. The error says what to do.
+    fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String>;
+
     /// Asks for the values of [`Key::Manifest`] and [`Key::Pushing`], with few attempts. The error says what to do.
     ///
     /// Asks for the second one first: a push that ends writes the first, and then removes the second.
-    fn look(&self) -> Result<[Option<Vec<u8>>; 2], String>;
+    fn look(&self) -> Result<[Option<Vec<u8>>; 2], String> {
+        if !self.has_place()? {
+            return Ok([None, None]);
+        }
+        let pushing = self.first(Key::Pushing)?;
+        Ok([self.first(Key::Manifest)?, pushing])
+    }
+
+    /// Returns how often other servers have taken the place of servers that were asked: they may lack the last values.
+    fn replaced(&self) -> u64 {
+        0
+    }
 
     /// Returns a value, with about `content_bytes` after its head.
     fn get(&self, key: Key, content_bytes: usize) -> impl Future<Output = io::Result<Option<Vec<u8>>>> + Send;

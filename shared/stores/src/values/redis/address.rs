@@ -1,5 +1,5 @@
 //! URLs of datasets in Redis or Valkey. A URL has no password, because logs and reports show it: the password comes
-//! from the environment variable of `redis-cli`.
+//! from the environment variable of `redis-cli`, and the login of Sentinels from two others.
 
 use super::super::client_certificate::{CERTIFICATE, KEY, files, unusable};
 use super::super::user_of;
@@ -11,10 +11,22 @@ use std::fs;
 
 /// The environment variable with the password.
 pub const PASSWORD: &str = "REDISCLI_AUTH";
+/// The environment variables with the login of the Sentinels.
+pub const SENTINEL_PASSWORD: &str = "REDIS_SENTINEL_PASSWORD";
+pub const SENTINEL_USER: &str = "REDIS_SENTINEL_USERNAME";
 /// How a URL names a dataset.
 const SHAPE: &str = "redis://HOST:PORT/DB/NAME, or rediss:// for TLS, such as redis://localhost:6379/0/train; nodes of \
-                     a cluster as redis://HOST:PORT,HOST:PORT/0/NAME";
-const DEFAULT_PORT: u16 = 6379;
+                     a cluster as redis://HOST:PORT,HOST:PORT/0/NAME; with Sentinels as \
+                     redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB/NAME";
+/// The schemes of URLs, whether they are TLS, and whether they name Sentinels.
+const SCHEMES: [(&str, bool, bool); 4] = [
+    ("redis://", false, false),
+    ("rediss://", true, false),
+    ("redis+sentinel://", false, true),
+    ("rediss+sentinel://", true, true),
+];
+const SERVER_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26_379;
 
 /// The address of a dataset. It has no secret.
 #[derive(Clone, Debug)]
@@ -22,8 +34,10 @@ pub struct ServerAddress {
     url: String,
     is_tls: bool,
     user: Option<String>,
-    /// The server, or nodes of a cluster.
+    /// The server, nodes of a cluster, or Sentinels.
     pub places: Vec<Place>,
+    /// The name by which Sentinels know the master, if the places are Sentinels.
+    pub service: Option<String>,
     db: i64,
     /// The dataset's name, with which its keys begin.
     pub name: String,
@@ -34,50 +48,78 @@ pub fn is_url(place: &str) -> bool {
     scheme_of(place).is_some()
 }
 
-fn scheme_of(place: &str) -> Option<(bool, &str)> {
-    place
-        .strip_prefix("redis://")
-        .map(|rest| (false, rest))
-        .or(place.strip_prefix("rediss://").map(|rest| (true, rest)))
+/// Returns whether a URL is TLS, whether it names Sentinels, and what follows its scheme.
+fn scheme_of(place: &str) -> Option<(bool, bool, &str)> {
+    let of = |(scheme, is_tls, is_sentinel)| Some((is_tls, is_sentinel, place.strip_prefix(scheme)?));
+    SCHEMES.into_iter().find_map(of)
 }
 
 impl ServerAddress {
     /// Reads a URL. The error says what to do.
     pub fn parse(url: &str) -> Result<Self, String> {
         let shape = || format!("name the dataset as {SHAPE}");
-        let (is_tls, rest) = scheme_of(url).ok_or_else(shape)?;
+        let (is_tls, is_sentinel, rest) = scheme_of(url).ok_or_else(shape)?;
         let (user, rest) = user_of(rest, PASSWORD, shape)?;
-        let (server, path) = rest.split_once('/').ok_or_else(shape)?;
+        let (servers, path) = rest.split_once('/').ok_or_else(shape)?;
+        let (service, path) = match is_sentinel {
+            true => path.split_once('/').map(|(service, path)| (Some(service), path)).ok_or_else(shape)?,
+            false => (None, path),
+        };
         let (db, name) = path.split_once('/').ok_or_else(shape)?;
-        let places = server.split(',').map(server_of).collect::<Option<_>>().ok_or_else(shape)?;
+        let port = if is_sentinel { SENTINEL_PORT } else { SERVER_PORT };
+        let places = servers.split(',').map(|server| server_of(server, port)).collect::<Option<_>>();
+        let places = places.ok_or_else(shape)?;
         let db = db.parse().ok().filter(|db| *db >= 0).ok_or_else(shape)?;
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte)) {
+        let has_only = |text: &str, others: &[u8]| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
+        };
+        if service.is_some_and(|service| !has_only(service, b"-_.")) {
+            return Err(format!("the name of the service may have letters, digits, and - _ .; {}", shape()));
+        }
+        if !has_only(name, b"-_./") {
             return Err(format!("the name of the dataset may have letters, digits, and - _ . /; {}", shape()));
         }
-        let user = user.map(str::to_owned);
-        Ok(Self { url: url.to_owned(), is_tls, user, places, db, name: name.to_owned() })
+        let [user, service] = [user, service].map(|text| text.map(str::to_owned));
+        Ok(Self { url: url.to_owned(), is_tls, user, places, service, db, name: name.to_owned() })
     }
 
     /// Creates the client of a node, with the password that the environment names. The error says what to do.
     pub fn client(&self, node: &Place) -> Result<Client, String> {
-        // The program may have chosen one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let Place { host, port } = node.clone();
-        let place = match self.is_tls {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host, port),
-        };
-        let mut login = RedisConnectionInfo::default().set_db(self.db).set_skip_set_lib_name();
-        let password = env::var(PASSWORD).ok().filter(|password| !password.is_empty());
+        let mut login = RedisConnectionInfo::default().set_db(self.db);
+        let password = variable(PASSWORD);
         if let Some(user) = &self.user {
             let missing = || format!("the URL names the user {user}: put the password into {PASSWORD}");
             login = login.set_username(user).set_password(password.as_deref().ok_or_else(missing)?);
         } else if let Some(password) = &password {
             login = login.set_password(password);
         }
+        self.client_with(node, login)
+    }
+
+    /// Creates the client of a Sentinel, with the login that the environment names. The error says what to do.
+    pub fn sentinel_client(&self, sentinel: &Place) -> Result<Client, String> {
+        let mut login = RedisConnectionInfo::default();
+        match (variable(SENTINEL_USER), variable(SENTINEL_PASSWORD)) {
+            (Some(_), None) => return Err(format!("{SENTINEL_USER} is set, but not {SENTINEL_PASSWORD}")),
+            (user, Some(password)) => {
+                login = user.into_iter().fold(login, |login, user| login.set_username(user)).set_password(password);
+            }
+            (None, None) => {}
+        }
+        self.client_with(sentinel, login)
+    }
+
+    fn client_with(&self, place: &Place, login: RedisConnectionInfo) -> Result<Client, String> {
+        // The program may have chosen one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let Place { host, port } = place.clone();
+        let place = match self.is_tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        };
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let info = place.into_connection_info().map_err(|error| error.to_string())?;
-        let info = info.set_redis_settings(login).set_tcp_settings(settings);
+        let info = info.set_redis_settings(login.set_skip_set_lib_name()).set_tcp_settings(settings);
         let client_tls = if self.is_tls { client_certificate()? } else { None };
         let client = match client_tls {
             None => Client::open(info),
@@ -95,8 +137,13 @@ fn client_certificate() -> Result<Option<ClientTlsConfig>, String> {
     Ok(Some(ClientTlsConfig { client_cert, client_key }))
 }
 
-/// Returns the place of a server.
-fn server_of(server: &str) -> Option<Place> {
+/// Returns what an environment variable has, unless that is nothing.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the place of a server, which listens at the port `otherwise` unless it says another.
+fn server_of(server: &str, otherwise: u16) -> Option<Place> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -104,7 +151,7 @@ fn server_of(server: &str) -> Option<Place> {
         }
         None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
     };
-    let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok())?;
+    let port = port.map_or(Some(otherwise), |port| port.parse().ok())?;
     (!host.is_empty() && !host.contains(['?', '#', '%'])).then(|| Place { host: host.to_owned(), port })
 }
 
@@ -140,6 +187,22 @@ mod tests {
     }
 
     #[test]
+    fn urls_name_sentinels_and_the_service_that_they_watch() {
+        for (url, is_tls) in [
+            ("redis+sentinel://me@a:7000,b,[::1]:7/my.master/3/photos/train", false),
+            ("rediss+sentinel://me@a:7000,b,[::1]:7/my.master/3/photos/train", true),
+        ] {
+            let address = ServerAddress::parse(url).unwrap();
+            let places: Vec<_> = address.places.iter().map(|place| (&*place.host, place.port)).collect();
+            assert_eq!(places, [("a", 7000), ("b", 26_379), ("::1", 7)]);
+            let (user, service) = (address.user.as_deref(), address.service.as_deref());
+            assert_eq!((user, service, address.db, &*address.name), (Some("me"), Some("my.master"), 3, "photos/train"));
+            assert_eq!((address.is_tls, address.to_string()), (is_tls, url.to_owned()));
+        }
+        assert_eq!(ServerAddress::parse("redis://a/0/train").unwrap().service, None);
+    }
+
+    #[test]
     fn passwords_and_incomplete_urls_are_refused() {
         for (url, part) in [
             ("redis://me:sesame@host/0/a", "REDISCLI_AUTH"),
@@ -156,6 +219,12 @@ mod tests {
             ("redis://host/0/", "redis://HOST:PORT/DB/NAME"),
             ("redis://host/0/a?password=sesame", "letters, digits"),
             ("redis://host/0/a b", "letters, digits"),
+            ("redis+sentinel://me:sesame@host/mymaster/0/a", "REDISCLI_AUTH"),
+            ("redis+sentinel://host/0/a", "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB/NAME"),
+            ("redis+sentinel://host/mymaster/x/a", "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB/NAME"),
+            ("redis+sentinel:///mymaster/0/a", "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB/NAME"),
+            ("redis+sentinel://host//0/a", "the name of the service"),
+            ("redis+sentinel://host/my master/0/a", "the name of the service"),
         ] {
             let said = ServerAddress::parse(url).unwrap_err();
             assert!(said.contains(part), "{url}: {said}");

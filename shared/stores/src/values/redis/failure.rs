@@ -2,7 +2,7 @@
 
 use super::super::super::server_path::Failure;
 use super::super::client_certificate::{is_refusal, refused};
-use super::address::{PASSWORD, ServerAddress};
+use super::address::{PASSWORD, SENTINEL_PASSWORD, SENTINEL_USER, ServerAddress};
 use redis::{ErrorKind, RedisError};
 use std::error::Error;
 use std::io;
@@ -28,7 +28,8 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
         "NOAUTH" | "WRONGPASS" => credentials(&said),
         "NOPERM" => lasting(
             "reading needs the commands GET, GETRANGE and EXISTS, and pushing also SET, STRLEN and UNLINK, \
-             for keys that begin with the dataset's name, and CLUSTER SLOTS in a cluster (ACL SETUSER)"
+             for keys that begin with the dataset's name, CLUSTER SLOTS in a cluster, and ROLE with Sentinels \
+             (ACL SETUSER)"
                 .to_owned(),
         ),
         "WRONGTYPE" => lasting(format!(
@@ -40,14 +41,46 @@ pub fn judge(error: &RedisError, address: &ServerAddress) -> Failure {
              --format pcr with few scan groups or by smaller images"
                 .to_owned(),
         ),
+        // The master has become a replica meanwhile.
+        "READONLY" if address.service.is_some() => lost(format!("the server answered {said}")),
         "READONLY" => lasting("it is a replica: push to its primary".to_owned()),
         "MISCONF" => lasting("it cannot save its data: look into its log".to_owned()),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "NOREPLICAS" | "CLUSTERDOWN" => {
             Failure { is_not_ready: true, ..Failure::passing(format!("the server answered {said}")) }
         }
         "" if matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) => lost(said),
+        "ERR" if is_unknown_command(&said) => lasting(
+            "check the URL, and the server's version; a URL that names Sentinels begins with redis+sentinel://"
+                .to_owned(),
+        ),
         _ => lasting("check the URL, and the server's version".to_owned()),
     }
+}
+
+/// Judges the error of a request to a Sentinel.
+pub fn judge_sentinel(error: &RedisError, address: &ServerAddress) -> Failure {
+    let (code, said) = answer_of(error);
+    match &*code {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => sentinel_credentials(&said),
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => sentinel_credentials(&said),
+        "ERR" if is_unknown_command(&said) => Failure::lasting(format!(
+            "the server is no Sentinel (it answered {said}): the URL names Sentinels, whose port is 26379 unless it \
+             says another"
+        )),
+        _ => judge(error, address),
+    }
+}
+
+fn is_unknown_command(said: &str) -> bool {
+    said.to_lowercase().contains("unknown command")
+}
+
+/// A Sentinel wants another login.
+fn sentinel_credentials(said: &str) -> Failure {
+    Failure::lasting(format!(
+        "the Sentinel refuses the login ({said}): its password is what the environment variable {SENTINEL_PASSWORD} \
+         has, and an ACL user, with the right to SENTINEL GET-MASTER-ADDR-BY-NAME, what {SENTINEL_USER} has"
+    ))
 }
 
 /// The server wants another password.
@@ -105,5 +138,25 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let failure = judge(&refused.into(), &address);
         assert!(failure.may_pass && failure.is_lost, "{failure}");
+    }
+
+    #[test]
+    fn a_master_of_sentinels_that_became_a_replica_is_lost() {
+        let address = ServerAddress::parse("redis+sentinel://host/mymaster/0/train").unwrap();
+        let failure = judge(&make_extension_error("READONLY".into(), None), &address);
+        assert!(failure.may_pass && failure.is_lost, "{failure}");
+    }
+
+    #[test]
+    fn what_a_sentinel_answers_says_what_to_do() {
+        let address = ServerAddress::parse("redis+sentinel://host/mymaster/0/train").unwrap();
+        for (code, said, part) in [
+            ("NOAUTH", "Authentication required.", "REDIS_SENTINEL_PASSWORD"),
+            ("NOPERM", "no permissions", "REDIS_SENTINEL_USERNAME"),
+            ("ERR", "unknown command 'SENTINEL', with args", "no Sentinel"),
+        ] {
+            let failure = judge_sentinel(&make_extension_error(code.into(), Some(said.into())), &address);
+            assert!(!failure.may_pass && failure.to_string().contains(part), "{failure}");
+        }
     }
 }

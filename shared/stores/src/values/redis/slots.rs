@@ -1,6 +1,7 @@
 //! Which node of a cluster has a key: the hash slots of Redis Cluster.
 
 use redis::{FromRedisValue, Value};
+use std::fmt;
 
 /// Number of slots.
 const SLOTS: u16 = 16_384;
@@ -10,6 +11,12 @@ const SLOTS: u16 = 16_384;
 pub struct Place {
     pub host: String,
     pub port: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 /// Returns the slot of a key: its CRC16 (XMODEM), modulo the number of slots. The keys of datasets have no braces,
@@ -42,6 +49,11 @@ impl SlotMap {
         let mut ranges: Vec<(u16, u16, Place)> = ranges.iter().map(range).collect::<Option<_>>()?;
         ranges.sort_unstable_by_key(|(first, ..)| *first);
         Some(Self(ranges))
+    }
+
+    /// Creates the map of a master that has all slots.
+    pub fn of_one(master: Place) -> Self {
+        Self(vec![(0, SLOTS - 1, master)])
     }
 
     /// Returns the master of a slot, if one is known.
