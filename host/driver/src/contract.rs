@@ -105,10 +105,10 @@ pub trait Controller: Send + Sync {
     /// several threads take turns, and waiting for a turn counts towards `timeout`. If `timeout` passes during that
     /// wait, only this call fails, with [`DriverError::Busy`]: its command was never sent.
     fn admin(&self, command: &Command, data: AdminData<'_>, timeout: Duration) -> Result<Completion, DriverError>;
-    /// Opens an I/O queue with up to `depth` commands in flight, beside at least one read: as many as the controller
-    /// allows, at most [`READS_IN_FLIGHT`](crate::reads::READS_IN_FLIGHT). A queue of depth 0 only reads: it shares a
-    /// controller of the kernel's with other processes, whereas any other queue fails with [`DriverError::InUse`] if
-    /// another process has one.
+    /// Opens an I/O queue with up to `depth` commands in flight, beside at least one read: as many reads as the path
+    /// needs and the controller allows ([`reads`](crate::reads)). A queue of depth 0 only reads: it shares a controller
+    /// of the kernel's with other processes, whereas any other queue fails with [`DriverError::InUse`] if another
+    /// process has one.
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError>;
     /// Returns false once the association is lost (keep alive unanswered, connection closed). It never comes back:
     /// connect again.

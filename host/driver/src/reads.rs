@@ -6,13 +6,42 @@ use crate::namespace::BlockGeometry;
 use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::{IoOpcode, Status};
 use std::ops::Range;
+use std::time::Duration;
 
-/// Commands in flight for one [`crate::Queue::read_many`], if the controller allows as many on a queue.
+/// Commands in flight for one [`crate::Queue::read_many`] to a near controller, if it allows as many on a queue.
 pub const READS_IN_FLIGHT: usize = 16;
-/// Bytes in flight for one [`crate::Queue::read_many`], unless a single command has more.
+/// Bytes in flight for one [`crate::Queue::read_many`] to a near controller, unless a single command has more.
 pub const READ_BYTES_IN_FLIGHT: usize = 4 * READ_PIECE_BYTES;
 /// Bytes of one read, if the controller's largest transfer allows it.
 pub const READ_PIECE_BYTES: usize = 512 << 10;
+/// Rate of the path that reads can fill: 10 Gb/s.
+const BYTES_A_SECOND: f64 = 1.25e9;
+
+/// Bounds of what one [`crate::Queue::read_many`] has in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadWindow {
+    pub commands: usize,
+    /// A single command may have more.
+    pub bytes: usize,
+}
+
+impl ReadWindow {
+    /// The window to a near controller.
+    pub const NEAR: Self = Self { commands: READS_IN_FLIGHT, bytes: READ_BYTES_IN_FLIGHT };
+
+    /// Returns the window to a controller at this round trip: as many bytes as 10 Gb/s bring in that time. At most
+    /// `commands` commands are in flight.
+    pub fn at(round_trip: Duration, commands: usize) -> Self {
+        let times = (BYTES_A_SECOND * round_trip.as_secs_f64() / READ_BYTES_IN_FLIGHT as f64).max(1.0);
+        let of = |near: usize| (near as f64 * times) as usize;
+        Self { commands: of(READS_IN_FLIGHT).min(commands), bytes: of(READ_BYTES_IN_FLIGHT) }
+    }
+
+    /// Returns whether a near controller would have more in flight, or as much.
+    pub fn is_near(self) -> bool {
+        self.bytes <= READ_BYTES_IN_FLIGHT
+    }
+}
 
 /// Where the data of a command go: a range of one of the caller's buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +55,7 @@ pub(crate) struct ReadPlan {
     nsid: u32,
     block_bytes: usize,
     piece_bytes: usize,
-    /// Most commands in flight.
-    commands_max: usize,
+    window: ReadWindow,
     /// First block and bytes of each read.
     reads: Vec<(u64, usize)>,
     /// The read that the next command belongs to, and the bytes of it that earlier commands read.
@@ -36,14 +64,14 @@ pub(crate) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// Plans commands for `reads`, each of at most `transfer_bytes_max` bytes, with at most `commands_max` in flight.
-    /// Returns an error unless each read is of whole blocks within the namespace.
+    /// Plans commands for `reads`, each of at most `transfer_bytes_max` bytes, with as many in flight as `window`
+    /// allows. Returns an error unless each read is of whole blocks within the namespace.
     pub(crate) fn new(
         nsid: u32,
         geometry: BlockGeometry,
         reads: &[BlockRead<'_>],
         transfer_bytes_max: usize,
-        commands_max: usize,
+        window: ReadWindow,
     ) -> Result<Self, DriverError> {
         for read in reads {
             geometry.blocks_of(read.lba, read.buf.len())?;
@@ -51,7 +79,7 @@ impl ReadPlan {
         let block_bytes = geometry.block_bytes as usize;
         let piece_bytes = (transfer_bytes_max.min(READ_PIECE_BYTES) / block_bytes).max(1) * block_bytes;
         let reads = reads.iter().map(|read| (read.lba, read.buf.len())).collect();
-        Ok(Self { nsid, block_bytes, piece_bytes, commands_max, reads, at: 0, offset: 0 })
+        Ok(Self { nsid, block_bytes, piece_bytes, window, reads, at: 0, offset: 0 })
     }
 
     /// Returns the error of the read into a buffer, which `peer` answered with `status`.
@@ -64,7 +92,7 @@ impl ReadPlan {
     /// Returns the next command if it may be in flight beside these commands and bytes.
     pub(crate) fn next_beside(&mut self, commands: usize, bytes: usize) -> Option<(Command, Place)> {
         let has_room =
-            commands < self.commands_max && (commands == 0 || bytes + self.piece_bytes <= READ_BYTES_IN_FLIGHT);
+            commands < self.window.commands && (commands == 0 || bytes + self.piece_bytes <= self.window.bytes);
         has_room.then(|| self.next()).flatten()
     }
 }
@@ -98,7 +126,7 @@ mod tests {
     fn pieces_cover_all_reads_once_and_in_order() {
         let (mut long, mut empty, mut short) = (vec![0; 10 * 4096], vec![], vec![0; 4096]);
         let reads = [(5, &mut long), (9, &mut empty), (700, &mut short)].map(|(lba, buf)| BlockRead { lba, buf });
-        let plan = ReadPlan::new(2, GEOMETRY, &reads, 3 * 4096 + 1, 4).unwrap();
+        let plan = ReadPlan::new(2, GEOMETRY, &reads, 3 * 4096 + 1, ReadWindow::NEAR).unwrap();
         let error = plan.refused("drive", Status::UNRECOVERED_READ, 2).to_string();
         assert!(error.contains("drive") && error.contains("read of 4096 bytes at block 700 of namespace 2"), "{error}");
         let pieces: Vec<_> = plan
@@ -110,18 +138,29 @@ mod tests {
         assert_eq!(pieces[..4], of_long);
         assert_eq!(pieces[4..], [(700, 0, 2, block(0, 1))]);
         let behind = [BlockRead { lba: 0, buf: &mut short }, BlockRead { lba: 999, buf: &mut long }];
-        assert!(ReadPlan::new(2, GEOMETRY, &behind, 4096, 4).is_err(), "behind the end");
+        assert!(ReadPlan::new(2, GEOMETRY, &behind, 4096, ReadWindow::NEAR).is_err(), "behind the end");
     }
 
     #[test]
     fn commands_and_bytes_in_flight_have_bounds_and_one_command_always_may_be() {
         let mut buffers = vec![vec![0; READ_PIECE_BYTES]; 3];
         let reads: Vec<_> = buffers.iter_mut().map(|buf| BlockRead { lba: 0, buf }).collect();
-        let mut plan = ReadPlan::new(2, GEOMETRY, &reads, usize::MAX, 16).unwrap();
+        let mut plan = ReadPlan::new(2, GEOMETRY, &reads, usize::MAX, ReadWindow::NEAR).unwrap();
         assert!(plan.next_beside(0, usize::MAX / 2).is_some());
         assert!(plan.next_beside(16, 0).is_none());
         assert!(plan.next_beside(1, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES + 1).is_none());
         assert!(plan.next_beside(15, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES).is_some());
         assert!(plan.next_beside(0, 0).is_some() && plan.next_beside(0, 0).is_none());
+    }
+    #[test]
+    fn a_long_path_has_as_many_bytes_in_flight_as_fill_it() {
+        let at = |ms| ReadWindow::at(Duration::from_millis(ms), 120);
+        assert_eq!(at(0), ReadWindow::NEAR);
+        assert_eq!(at(1), ReadWindow::NEAR, "10 Gb/s bring 1.25 MB");
+        assert!(ReadWindow::NEAR.is_near());
+        let far = at(100);
+        assert_eq!((far.commands, far.bytes), (120, 125_000_000));
+        assert!(!far.is_near());
+        assert_eq!(ReadWindow::at(Duration::ZERO, 3).commands, 3, "the controller allows no more");
     }
 }

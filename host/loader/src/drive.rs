@@ -2,8 +2,8 @@
 //!
 //! - `spec`: the drives of a run, as its options name them.
 //! - `machine`: the decisions, as a state machine without I/O and clock. `flight`: one Execute command. `slot_use`: the
-//!   slots that the drive accepts. `trust`: judges a drive by its results. `fault`: the messages when something goes
-//!   wrong.
+//!   slots that the drive accepts. `depth`: how many batches it has in work. `trust`: judges a drive by its results.
+//!   `fault`: the messages when something goes wrong.
 //! - `prong`: the thread, which performs the actions of the state machine. `handle`: the engine as the thread uses it.
 //!   `usage`: resources that the agent uses.
 //! - `results`: finished batches, until they are ready for delivery. `checks`: checks them. `reading`: gets them out of
@@ -13,6 +13,7 @@
 //! - `local`: the agent as a child process, with shared result memory.
 
 mod checks;
+mod depth;
 mod endpoint;
 mod fault;
 mod flight;
@@ -31,6 +32,7 @@ mod spec;
 mod trust;
 mod usage;
 
+pub(crate) use depth::{DriveDepth, round_trip};
 pub(crate) use endpoint::{Endpoint, connect};
 pub(crate) use kernel::find;
 pub use kernel::is_drive;

@@ -28,8 +28,10 @@ use ddlp_csd::depth::Depth;
 use ddlp_dataset::{Ahead, Dataset, FetchedSample};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of samples that are fetched ahead: some hundred photographs.
+/// Bytes of samples that are fetched ahead from a near drive: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
+/// Bytes for each sample in flight, if there are many.
+const BYTES_A_SAMPLE: u64 = 256 << 10;
 /// Batches that are claimed ahead: while the samples of one batch wait, the samples of the next are fetched. Small
 /// batches may need a larger number, so that all reads can be in flight.
 const AHEAD_BATCHES: usize = 2;
@@ -119,7 +121,10 @@ impl FetchPlan {
                 is_at_once: false,
                 spare_max: in_flight,
                 hedge: None,
-                bounds: AheadBounds { bytes: AHEAD_BYTES, batches: batches_of(in_flight) },
+                bounds: AheadBounds {
+                    bytes: AHEAD_BYTES.max(options.memory.min(in_flight as u64 * BYTES_A_SAMPLE)),
+                    batches: batches_of(in_flight),
+                },
                 depth: Depth::fixed(usize::MAX),
                 ramp_up: 0,
                 window_bytes,

@@ -11,7 +11,7 @@ use crate::batch::Batch;
 use crate::builder::LoaderBuilder;
 use crate::cpu::Desk;
 use crate::delivery::SlotTable;
-use crate::drive::{DriveProng, DriveSetup};
+use crate::drive::{DriveDepth, DriveProng, DriveSetup};
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
 use crate::fetch::{FetchOptions, FetchOrder, FetchPlan};
@@ -185,7 +185,8 @@ impl Loader {
                 if open.link.is_none() {
                     engine.pause(prong);
                 }
-                let timing = DriveSetup { prong, depth: options.drive_depth, timeout: options.drive_timeout };
+                let timing =
+                    DriveSetup { prong, depth: DriveDepth::of(options.drive_depth), timeout: options.drive_timeout };
                 DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected.clone(), open.link, open.slots)
             })
             .collect();

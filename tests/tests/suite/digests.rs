@@ -35,7 +35,7 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
             let builder = loader(&photos.pack())
                 .with(|o| o.strategy = strategy)
                 .drive(local(results.clone()))
-                .with(|o| o.drive_depth = depth);
+                .with(|o| o.drive_depth = Some(depth));
             variants.push((name, builder));
         }
     }

@@ -11,7 +11,7 @@ use crate::checks;
 use crate::contract::{BlockRead, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::namespace::Geometries;
-use crate::reads::{Place, READS_IN_FLIGHT, ReadPlan};
+use crate::reads::{Place, ReadPlan, ReadWindow};
 use ddlp_nvme::Status;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Queue for KernelQueue {
     fn read_many(&mut self, nsid: u32, reads: &mut [BlockRead<'_>], timeout: Duration) -> Result<(), DriverError> {
         let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
         let most = self.controller.transfer_bytes_max();
-        let mut plan = ReadPlan::new(nsid, geometry, reads, most, READS_IN_FLIGHT)?;
+        let mut plan = ReadPlan::new(nsid, geometry, reads, most, ReadWindow::NEAR)?;
         match self.run_reads(&mut plan, reads, timeout)? {
             None => Ok(()),
             Some((status, buffer)) => Err(plan.refused(self.controller.peer(), status, buffer)),

@@ -14,7 +14,7 @@ use crate::checks;
 use crate::contract::{AdminData, Command, Completion, Controller, Queue};
 use crate::error::DriverError;
 use crate::namespace::Geometries;
-use crate::reads::READS_IN_FLIGHT;
+use crate::reads::ReadWindow;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
@@ -149,7 +149,9 @@ impl TcpAssociation {
             return Err(DriverError::Invalid(format!("{} grants {most} i/o queues, all in use", self.link.peer())));
         };
         let deadline = Deadline::after(self.target.connect_timeout);
-        let buffer = Some(self.target.receive_buffer_bytes);
+        // A fixed buffer would bound the bytes on a long path; the system makes its own one as large as the path needs.
+        let is_near = ReadWindow::at(self.facts.round_trip, commands).is_near();
+        let buffer = is_near.then_some(self.target.receive_buffer_bytes);
         let made =
             Connection::open(&self.addresses, &self.target, &self.link, buffer, deadline).and_then(|connection| {
                 // Fabrics commands carry their data in the capsule, whatever the limit for other commands is.
@@ -193,14 +195,14 @@ impl Controller for TcpHandle {
         // One command more, so that the queue can read.
         let commands_max = self.0.facts.commands_max;
         checks::depth(depth, commands_max - 1, self.peer())?;
-        let reads_max = READS_IN_FLIGHT.min(commands_max - depth);
-        let commands = depth + reads_max;
+        let window = ReadWindow::at(self.0.facts.round_trip, commands_max - depth);
+        let commands = depth + window.commands;
         let (queue_id, exchange) = match self.0.pool.unpark(commands) {
             Some(parked) => parked,
             None => self.0.make_queue(commands)?,
         };
         let (pool, geometries) = (Arc::clone(&self.0.pool), Arc::clone(&self.0.geometries));
-        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, exchange), (depth, reads_max))))
+        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, exchange), (depth, window))))
     }
 
     fn is_alive(&self) -> bool {

@@ -29,6 +29,8 @@ pub(super) struct Facts {
     /// Most commands in flight on an I/O queue: at least one.
     pub(super) commands_max: usize,
     pub(super) io_queues_max: u16,
+    /// Least time in which the controller answered a command.
+    pub(super) round_trip: Duration,
     /// Whether the controller has a keep alive timer and the target wants one.
     pub(super) keep_alive: bool,
 }
@@ -115,7 +117,9 @@ pub(super) fn bring_up(
 ) -> Result<Facts, DriverError> {
     let (capabilities, identify) = enable(admin, controller_id, deadline)?;
     check(admin, &identify)?;
+    let asked = Instant::now();
     let io_queues_max = ask_for_queues(admin, target.io_queues_max, deadline)?;
+    let round_trip = asked.elapsed();
     let commands_max = match identify.commands_max.get() {
         0 => capabilities.queue_entries_max_z(),
         most => capabilities.queue_entries_max_z().min(most),
@@ -127,6 +131,7 @@ pub(super) fn bring_up(
         capsule_bytes_max: identify.in_capsule_bytes_max(),
         commands_max: usize::from(commands_max).clamp(1, QUEUE_COMMANDS_MAX),
         io_queues_max,
+        round_trip,
         keep_alive: !target.keep_alive.is_zero() && identify.keep_alive_granularity.get() != 0,
     })
 }

@@ -8,7 +8,7 @@ use crate::checks;
 use crate::contract::{AbortOutcome, AdminData, BlockRead, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::namespace::Geometries;
-use crate::reads::{Place, ReadPlan};
+use crate::reads::{Place, ReadPlan, ReadWindow};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::{AdminOpcode, Status};
 use std::collections::VecDeque;
@@ -23,8 +23,7 @@ pub(super) struct TcpQueue {
     /// Exchange of the queue; `Some` until the queue is dropped.
     exchange: Option<Exchange>,
     depth: usize,
-    /// Most reads in flight.
-    reads_max: usize,
+    window: ReadWindow,
     in_flight: usize,
     /// First ticket of this user; smaller tickets belong to an earlier user of the connection.
     first: Ticket,
@@ -32,14 +31,14 @@ pub(super) struct TcpQueue {
 }
 
 impl TcpQueue {
-    /// Makes a queue for a user who submits up to `depth` commands, beside `reads_max` reads. The pool gets the
+    /// Makes a queue for a user who submits up to `depth` commands, beside the reads of a window. The pool gets the
     /// exchange back.
     pub(super) fn new(
         controller: Box<dyn Controller>,
         pool: Arc<QueuePool>,
         geometries: Arc<Geometries>,
         (queue_id, exchange): (u16, Exchange),
-        (depth, reads_max): (usize, usize),
+        (depth, window): (usize, ReadWindow),
     ) -> Self {
         let first = exchange.next_ticket();
         Self {
@@ -49,7 +48,7 @@ impl TcpQueue {
             queue_id,
             exchange: Some(exchange),
             depth,
-            reads_max,
+            window,
             in_flight: 0,
             first,
             finished: VecDeque::new(),
@@ -78,7 +77,7 @@ impl TcpQueue {
         sinks: &mut [&mut [u8]],
         deadline: Deadline,
     ) -> Result<Option<(Status, usize)>, DriverError> {
-        let mut reads: Vec<(Ticket, Place)> = Vec::with_capacity(self.reads_max);
+        let mut reads: Vec<(Ticket, Place)> = Vec::with_capacity(self.window.commands);
         let (mut bytes, mut failed) = (0, None);
         loop {
             while failed.is_none()
@@ -150,7 +149,7 @@ impl Queue for TcpQueue {
     fn read_many(&mut self, nsid: u32, reads: &mut [BlockRead<'_>], timeout: Duration) -> Result<(), DriverError> {
         let deadline = Deadline::after(timeout);
         let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
-        let mut plan = ReadPlan::new(nsid, geometry, reads, self.controller.transfer_bytes_max(), self.reads_max)?;
+        let mut plan = ReadPlan::new(nsid, geometry, reads, self.controller.transfer_bytes_max(), self.window)?;
         let mut sinks: Vec<&mut [u8]> = reads.iter_mut().map(|read| &mut *read.buf).collect();
         match self.run_reads(&mut plan, &mut sinks, deadline)? {
             None => Ok(()),

@@ -29,8 +29,8 @@ pub struct TcpTarget {
     pub io_timeout: Duration,
     /// Number of I/O queues to request.
     pub io_queues_max: u16,
-    /// Receive buffer of an I/O connection's socket, if the system allows that size; otherwise the system tunes the
-    /// buffer.
+    /// Receive buffer of an I/O connection's socket to a near controller, if the system allows that size; otherwise the
+    /// system tunes the buffer.
     pub receive_buffer_bytes: usize,
 }
 

@@ -1,5 +1,6 @@
 //! One association with a drive, from the connection to the activated program.
 
+use super::round_trip;
 use crate::schedule::BatchId;
 use ddlp_csd::abilities::{AgreedDecoders, Disagreement};
 use ddlp_csd::cancel::CancelBatch;
@@ -10,7 +11,7 @@ use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_N
 use ddlp_dataset::{Identity, ability_name, beginnings};
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
-    AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
+    AdminData, BlockRead, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
 };
 use ddlp_nvme::{Csi, LogId, Status};
 use std::sync::{Arc, Weak};
@@ -63,6 +64,8 @@ pub(crate) struct DriveLink {
     pub agreed: AgreedDecoders,
     /// Identifier of the program of each bucket.
     pub programs: Vec<u64>,
+    /// Time in which the drive answers a command; zero if it is near.
+    pub round_trip: Duration,
 }
 
 /// Returns the place of a bucket's program on the drive.
@@ -75,7 +78,9 @@ impl DriveLink {
     /// work.
     pub fn open(controller: Arc<dyn Controller>, expected: &Expected, depth: usize) -> Result<Self, LinkError> {
         let mut page = [0; LOG_BYTES];
+        let asked = Instant::now();
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
+        let first = asked.elapsed();
         let identity = DriveIdentity::parse(&page).map_err(|error| match error {
             LogError::Checksum { .. } => {
                 let how = format!("its identity log is damaged: {error}");
@@ -90,7 +95,9 @@ impl DriveLink {
             }
         })?;
         let agreed = check_identity(&identity, expected)?;
+        let asked = Instant::now();
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
+        let round_trip = round_trip([first, asked.elapsed()]);
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
         // Open the queue first: its owner has the drive to itself, and may replace the drive's programs.
@@ -111,7 +118,7 @@ impl DriveLink {
             )?;
             programs.push(id);
         }
-        Ok(Self { queue, controller, identity, agreed, programs })
+        Ok(Self { queue, controller, identity, agreed, programs, round_trip })
     }
 
     /// Submits a batch request for a bucket. For `within` see [`Queue::submit`].
@@ -136,16 +143,18 @@ impl DriveLink {
         self.controller.admin(&cancel_command(id), AdminData::None, within).map(|_| ())
     }
 
-    /// Reads bytes of a slot; `offset` and the length are multiples of the block size.
+    /// Reads the beginning of a slot and the bytes behind it, both whole blocks, in one round trip.
     pub fn read_slot(
         &mut self,
         slot: u32,
-        offset: usize,
-        into: &mut [u8],
+        head: &mut [u8],
+        rows: &mut [u8],
         within: Duration,
     ) -> Result<(), DriverError> {
-        let lba = (u64::from(slot) * self.identity.slot_bytes + offset as u64) / BLOCK_BYTES as u64;
-        self.queue.read_blocks(RESULTS_NSID, lba, into, within)
+        let lba = u64::from(slot) * self.identity.slot_bytes / BLOCK_BYTES as u64;
+        let behind = lba + (head.len() / BLOCK_BYTES) as u64;
+        let mut reads = [BlockRead { lba, buf: head }, BlockRead { lba: behind, buf: rows }];
+        self.queue.read_many(RESULTS_NSID, &mut reads, within)
     }
 
     /// Reads the drive's counters; `None` if they cannot be read.

@@ -57,7 +57,7 @@ pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 pub(super) struct MachineOptions {
     /// Seed of the jitter of delays and pauses.
     pub seed: u64,
-    /// Batches in flight at most.
+    /// Batches in flight at most, until [`Machine::allow`] says otherwise.
     pub depth: usize,
     /// Time for a batch with none ahead of it.
     pub timeout: Duration,
@@ -177,7 +177,7 @@ impl Machine {
             }
             Turn::Wait(fetched) => {
                 self.turn = Turn::Look;
-                let is_full = self.flights.len() == self.options.depth;
+                let is_full = self.flights.len() >= self.options.depth;
                 let until = match fetched {
                     Fetched::One(_) => now,
                     Fetched::None if is_full => now + POLL_SLICE_FULL,
@@ -220,6 +220,11 @@ impl Machine {
         if let Fetched::One(verdict) = fetched {
             self.judge(verdict);
         }
+    }
+
+    /// Allows this number of batches in flight.
+    pub fn allow(&mut self, depth: usize) {
+        self.options.depth = depth;
     }
 
     /// Returns the generation of the next batch, and the time that it may take. A batch of the drive takes `batch_s`

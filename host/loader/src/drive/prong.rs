@@ -8,6 +8,7 @@
 mod ending;
 
 use super::checks::{Checks, SlotBatch};
+use super::depth::DriveDepth;
 use super::endpoint::{Endpoint, connect};
 use super::fault::DriveFault;
 use super::handle::ProngHandle;
@@ -45,7 +46,7 @@ pub(crate) struct DriveProng {
 /// Options of a drive prong.
 pub(crate) struct DriveSetup {
     pub prong: ProngId,
-    pub depth: usize,
+    pub depth: DriveDepth,
     pub timeout: Duration,
 }
 
@@ -60,7 +61,7 @@ impl DriveProng {
     ) -> Self {
         let options = MachineOptions {
             seed: setup.prong as u64,
-            depth: setup.depth,
+            depth: setup.depth.least,
             timeout: setup.timeout,
             has_agent: endpoint.agent.is_some(),
             slots: slots.count(),
@@ -206,7 +207,7 @@ impl DriveProng {
             return ControlFlow::Break(());
         }
         let watch = |controller| engine.watch(*prong, controller);
-        match connect(&self.endpoint, &self.expected, self.setup.depth, watch) {
+        match connect(&self.endpoint, &self.expected, self.setup.depth.most, watch) {
             Ok(link) => self.reached(link),
             Err(_) if engine.is_over() => return ControlFlow::Break(()),
             Err(error) => self.machine.not_reached(error, Instant::now()),
@@ -248,12 +249,14 @@ impl DriveProng {
             return self.machine.nothing_to_claim();
         };
         // A drive with no more slots than commands in flight reserves none: it needs them all.
-        let is_last = self.slots.free() == 0 && self.slots.count() as usize > self.setup.depth;
+        let is_last = self.slots.free() == 0 && self.slots.count() as usize > self.setup.depth.least;
         let Some((id, sample_ids)) = engine.claim_for_drive(*prong, is_last) else {
             self.slots.put(slot);
             return self.machine.nothing_to_claim();
         };
         let batch_s = engine.lock().schedule.batch_s(*prong);
+        let round_trip = linked(&mut self.link).round_trip;
+        self.machine.allow(self.depth_at(round_trip, batch_s));
         let (generation, allowance) = self.machine.order(batch_s);
         let task = &engine.task;
         let bucket = task.cut.bucket(id.batch);
@@ -276,6 +279,22 @@ impl DriveProng {
             }
             Err(error) => self.machine.not_submitted(id, slot, error, Instant::now()),
         }
+    }
+
+    /// Returns how many batches the drive may have in work: as many as the path to it needs, if there are slots. One
+    /// more slot holds a result until it is read.
+    fn depth_at(&self, round_trip: Duration, batch_s: Option<f64>) -> usize {
+        let (needed, slots) = (self.setup.depth.at(round_trip, batch_s), self.slots.count() as usize);
+        let allowed = needed.min(slots.saturating_sub(1)).max(self.setup.depth.least);
+        if allowed < needed {
+            self.handle.note(format!(
+                "answers of the drive take {} ms, and its {slots} slots allow too few batches in work to keep it busy: \
+                 start its agent with --slots {}, or use larger batches",
+                round_trip.as_millis(),
+                self.setup.depth.most + 1
+            ));
+        }
+        allowed
     }
 
     fn note_bounded_tail(&self) {

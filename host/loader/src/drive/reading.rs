@@ -4,7 +4,6 @@ use super::DriveLink;
 use super::checks::{Checks, Handover, ResultError, SlotBatch, Taken};
 use super::machine::Fetched;
 use super::results::Results;
-use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::Found;
 use ddlp_driver::DriverError;
 use memmap2::MmapMut;
@@ -47,12 +46,12 @@ fn read(
     timeout: Duration,
 ) -> Result<Found, ResultError> {
     let wanted = checks.wanted(held);
-    let mut head = vec![0; wanted.layout().payload_offset];
-    link.read_slot(held.slot, 0, &mut head, timeout)?;
+    let layout = wanted.layout();
+    let mut head = vec![0; layout.payload_offset];
+    // As many rows as were requested. If the drive left some out, the bytes behind the others mean nothing.
+    let rows = buffer.get_mut(..layout.total_bytes - layout.payload_offset).expect("a buffer has room for a batch");
+    link.read_slot(held.slot, &mut head, rows, timeout)?;
     let found = wanted.check(&head)?;
-    let bytes = found.payload.len();
-    let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
-    link.read_slot(held.slot, found.payload.start, target, timeout)?;
-    found.check_payload(&target[..bytes])?;
+    found.check_payload(&rows[..found.payload.len()])?;
     Ok(found)
 }

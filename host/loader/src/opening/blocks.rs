@@ -5,7 +5,7 @@
 
 mod path;
 
-use crate::drive::{Endpoint, LinkError};
+use crate::drive::{Endpoint, LinkError, round_trip};
 use crate::error::DriveError;
 use ddlp_cause::with_causes;
 use ddlp_csd::DATASET_NSID;
@@ -17,7 +17,7 @@ use path::DrivePath;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,9 @@ const LATE: Duration = Duration::from_secs(1);
 const KEPT_BYTES: usize = 1 << 20;
 /// Threads that fetch, each by a queue of its own: their calls overlap.
 const FETCH_THREADS: usize = 2;
-/// Samples of one call, for which a thread sleeps once.
-const FETCH_SAMPLES: usize = 8;
+/// Samples of one call, for which a thread sleeps once, if the drive is near, and most of a call if it is far away: so
+/// many commands fit into an agent's queue.
+const FETCH_SAMPLES: RangeInclusive<usize> = 8..=128;
 
 thread_local! {
     /// Whole blocks around the bytes that a thread reads.
@@ -46,6 +47,8 @@ pub(super) struct DriveBlocks {
     address: String,
     /// Bytes of one block.
     block_bytes: u32,
+    /// Samples that one call fetches.
+    fetched_together: usize,
     path: Mutex<DrivePath>,
     /// A queue is free, or the path was found or given up.
     changed: Condvar,
@@ -56,10 +59,16 @@ impl DriveBlocks {
     pub fn open(endpoint: Endpoint, address: &str) -> Result<Self, DriveError> {
         let unusable = |error| endpoint.unusable(LinkError::Driver(error), "");
         let controller = endpoint.connect(Duration::MAX, |_| ()).map_err(unusable)?;
-        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(unusable)?;
+        let ask = || {
+            let asked = Instant::now();
+            let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN)?;
+            Ok((geometry, asked.elapsed()))
+        };
+        let ((_, first), (geometry, second)) = (ask().map_err(unusable)?, ask().map_err(unusable)?);
+        let fetched_together = fetched_together(round_trip([first, second]));
         let path = Mutex::new(DrivePath::new(controller, geometry));
         let (address, block_bytes) = (address.to_owned(), geometry.block_bytes);
-        Ok(Self { endpoint, address, block_bytes, path, changed: Condvar::new() })
+        Ok(Self { endpoint, address, block_bytes, fetched_together, path, changed: Condvar::new() })
     }
 
     fn path(&self) -> MutexGuard<'_, DrivePath> {
@@ -166,7 +175,7 @@ impl Blocks for DriveBlocks {
     fn fetch_depth(&self) -> FetchDepth {
         // A joined read then reads no block that its extents alone would not read.
         let join_gap = Some(u64::from(self.block_bytes) - 1);
-        FetchDepth { threads: FETCH_THREADS, samples: FETCH_SAMPLES, join_gap, at_once: None }
+        FetchDepth { threads: FETCH_THREADS, samples: self.fetched_together, join_gap, at_once: None }
     }
 
     fn session(&self) -> u64 {
@@ -188,6 +197,12 @@ impl Blocks for DriveBlocks {
         };
         Silences { total: path.clock.total(now), now: path.clock.lasts(now).map(silence) }
     }
+}
+
+/// Returns how many samples one call fetches from a drive that answers in this time: the more, the longer it is.
+fn fetched_together(round_trip: Duration) -> usize {
+    let (least, most) = FETCH_SAMPLES.into_inner();
+    (least as u128 * round_trip.as_millis()).clamp(least as u128, most as u128) as usize
 }
 
 /// Returns where whole blocks go so that their bytes after the first `skipped` ones fill `place`; `None` if that is
@@ -233,5 +248,10 @@ mod tests {
             assert_eq!(blocks, expected, "{skipped} {length}");
         }
         assert_eq!(blocks_around(&(2..8), 3, 8), None);
+    }
+    #[test]
+    fn the_farther_the_drive_the_more_samples_come_by_one_call() {
+        let at = |ms| fetched_together(Duration::from_millis(ms));
+        assert_eq!([at(0), at(1), at(5), at(100), at(100_000)], [8, 8, 40, 128, 128]);
     }
 }

@@ -313,7 +313,7 @@ options! {
                 \"local\" (a drive that the loader starts on this machine), \"auto\" (the drive that the kernel is \
                 connected to), an address, or a list of drives; an empty list is a run without drives.");
         /// Batches that one drive has in work at a time.
-        drive_depth: usize = 2 => whole(1, DEPTH_MAX);
+        drive_depth: Option<usize> = None, "2, and up to 16 over a long path" => whole(1, DEPTH_MAX);
         /// Seconds that a drive may take for a batch before it counts as lost; the run then tries to reconnect. A slow
         /// drive may take ten times as long as its rate predicts for its queued batches, if that is longer.
         #[serde(rename = "drive_timeout_s", with = "seconds")]

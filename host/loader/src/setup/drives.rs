@@ -3,7 +3,7 @@
 use super::RunSetup;
 use crate::builder::LoaderBuilder;
 use crate::delivery::SlotTable;
-use crate::drive::{self, DriveLink, DriveSpec, Endpoint, LinkError, LocalAgent, LocalDrive};
+use crate::drive::{self, DriveDepth, DriveLink, DriveSpec, Endpoint, LinkError, LocalAgent, LocalDrive};
 use crate::error::{DriveError, LoaderError};
 use crate::schedule::Strategy;
 use crate::threads::ThreadShares;
@@ -105,8 +105,9 @@ impl RunSetup {
 
     fn connect(&self, builder: &LoaderBuilder, endpoint: &Endpoint) -> Result<DriveLink, LinkError> {
         let until = Instant::now() + HELD_WITHIN;
+        let depth = DriveDepth::of(builder.options.drive_depth).most;
         loop {
-            match drive::connect(endpoint, &self.expected, builder.options.drive_depth, |_| {}) {
+            match drive::connect(endpoint, &self.expected, depth, |_| {}) {
                 // Another run may still hold the drive, or the kernel has not made the drive's nodes yet.
                 Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
                     std::thread::sleep(HELD_LOOK);
@@ -124,7 +125,7 @@ impl RunSetup {
         }
         let fitting = u32::try_from(self.slot_room / self.slot_bytes as u64).unwrap_or(u32::MAX);
         let options = &builder.options;
-        let spare = options.drive_depth as u32 + 1;
+        let spare = DriveDepth::of(options.drive_depth).least as u32 + 1;
         let useful = match options.strategy {
             Strategy::Mte => {
                 let threads = ThreadShares::of(options);

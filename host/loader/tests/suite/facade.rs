@@ -33,7 +33,7 @@ fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
         .drive(DriveSpec::Local(LocalDrive::default()))
         .host(Host::system())
         .with(|o| {
-            o.drive_depth = 2;
+            o.drive_depth = Some(2);
             o.drive_timeout = Duration::from_secs(1);
             o.drive_optional = true;
             o.threads = Some(2);
