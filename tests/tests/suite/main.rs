@@ -39,6 +39,7 @@ mod reading;
 mod redis_cluster;
 mod stalls;
 mod store_faults;
+mod tables;
 mod values;
 mod versions;
 mod windowed;
