@@ -188,14 +188,14 @@ fn keys_and_labels_have_any_type(photos: &Photos, node: &CassandraNode) {
         assert!(opened.classes().is_empty() && opened.label(3) == image_at(3) % 3, "{name}");
     }
     node.execute(
-        "CREATE TABLE photos.composite (set text, part int, number int, label int, data blob, PRIMARY KEY ((set, \
+        "CREATE TABLE photos.composite (folder text, part int, number int, label int, data blob, PRIMARY KEY ((folder, \
          part), number))",
     );
     for place in 0..SAMPLES {
         let (image, part, number) = (image_at(place), place / 20, place % 20);
         let (bytes, label) = (hex(&photos.read(image)), image % 3);
         node.execute(&format!(
-            "INSERT INTO photos.composite (set, part, number, label, data) VALUES ('a', {part}, {number}, {label}, \
+            "INSERT INTO photos.composite (folder, part, number, label, data) VALUES ('a', {part}, {number}, {label}, \
              {bytes})"
         ));
     }
