@@ -31,6 +31,9 @@ class Arguments:
         dataset: str | os.PathLike[str] | Samples | ArrowTable | Mix | Dataset | Sequence[tuple[Any, Any]],
         *,
         kind: str | None = None,
+        data_column: str | None = None,
+        label_column: str | None = None,
+        metadata_table: str | None = None,
         fields: Mapping[str, Any] | ArrowStream | str | os.PathLike[str] | None = None,
         classes: int | Sequence[str] | None = None,
         pipeline: Pipelines | Mapping[int, Pipelines] | None = None,
@@ -94,6 +97,13 @@ class Arguments:
             kind: Kind of the dataset, for a folder that could be datasets of two kinds, such as one of tar shards and
                 images. One of "folder", "list", "tar", "cifar", "pack" or "mix". Default: as the path and its contents
                 say.
+            data_column: Column of the images in a table of Cassandra or ScyllaDB that others made, and whose URL is the
+                dataset (cql://HOST/KEYSPACE/TABLE). The CPU alone prepares such a table. Default: none, the dataset is
+                no such table.
+            label_column: Column of the labels in the table whose images are in `data_column`: whole numbers, or names
+                of classes. Default: none, if the table has no further columns.
+            metadata_table: Table of the labels, in the same keyspace and with the same key, if they are not in the
+                table of the images. Default: the table of the images.
             fields: More fields of each sample: a mapping of names to arrays, whose item `i` belongs to sample `i` of
                 the dataset (of int64, float32, float16 or uint8, of any shape); a table of pyarrow, polars or pandas,
                 whose first column names the sample and whose other columns are fields; or the path of a file: such a
@@ -244,6 +254,9 @@ class Arguments:
 
 OPTIONS: dict[str, Callable[[Any], Any] | None] = {
     "kind": None,
+    "data_column": None,
+    "label_column": None,
+    "metadata_table": None,
     "fields": path_of,
     "fidelity": text_of,
     "batch_size": None,

@@ -18,6 +18,10 @@ from ._samples import Samples
 from ._source import Source, source_of
 
 
+_OF_TABLE = ("data_column", "label_column", "metadata_table")
+"""The options that name columns of a table in a database."""
+
+
 class Dataset:
     """The samples of a dataset: their names, classes and labels, without a pass over the images.
 
@@ -27,6 +31,9 @@ class Dataset:
         dataset: The dataset, as `Loader` takes it.
         kind: Kind of the dataset, as `Loader` takes it.
         classes: Names of all classes, as `Loader` takes them.
+        data_column: Column of the images in a table of Cassandra or ScyllaDB, as `Loader` takes it.
+        label_column: Column of the labels, as `Loader` takes it.
+        metadata_table: Table of the labels, as `Loader` takes it.
 
     Raises:
         ConfigurationError: The dataset is not one.
@@ -39,14 +46,20 @@ class Dataset:
         *,
         kind: str | None = None,
         classes: Sequence[str] | None = None,
+        data_column: str | None = None,
+        label_column: str | None = None,
+        metadata_table: str | None = None,
     ) -> None:
         names = names_of(classes)
         if names is None and classes is not None:
             raise ConfigurationError(f"`classes` is {classes!r}, but must be a list of the names of all classes")
+        table = (data_column, label_column, metadata_table)
+        check_table(table, dataset)
         source = source_of(dataset, kind, None)
         path = source.argument if isinstance(source.argument, str) else None
-        native = _ddlp.Dataset(path, kind, names, source.samples, source.columns, source.mix)
-        self._fill(native, {"dataset": source.argument, "kind": kind, "classes": names})
+        native = _ddlp.Dataset(path, kind, names, source.samples, source.columns, source.mix, table)
+        columns = dict(zip(_OF_TABLE, table, strict=True))
+        self._fill(native, {"dataset": source.argument, "kind": kind, "classes": names, **columns})
 
     def _fill(self, native: _ddlp.Dataset, arguments: dict[str, Any]) -> None:
         self._native, self._arguments = native, arguments
@@ -140,28 +153,41 @@ class _Pairs(Sequence[tuple[str, int]]):
 def of_run(native: _ddlp.Dataset, arguments: dict[str, Any]) -> Dataset:
     """Returns the dataset of a run of a loader with these arguments."""
     dataset = Dataset.__new__(Dataset)
-    dataset._fill(native, {name: arguments[name] for name in ("dataset", "kind", "classes")})
+    dataset._fill(native, {name: arguments[name] for name in ("dataset", "kind", "classes", *_OF_TABLE)})
     return dataset
 
 
-def source_and_options(dataset: Any, kind: Any, classes: Any, drives: Any) -> tuple[Source, dict[str, Any]]:
-    """Returns the source of a loader, and its options `dataset`, `kind` and `classes`: those of a Dataset, unless the
-    loader has its own."""
+def source_and_options(arguments: dict[str, Any]) -> tuple[Source, dict[str, Any]]:
+    """Returns the source of a loader with these arguments, and its options of the dataset: those of a Dataset, unless
+    the loader has its own."""
+    dataset, kind, drives = arguments["dataset"], arguments["kind"], arguments["drives"]
     if not isinstance(dataset, Dataset):
+        check_table(tuple(arguments[name] for name in _OF_TABLE), dataset)
         source = source_of(dataset, kind, drives)
-        return source, {"dataset": source.argument, "kind": kind, "classes": classes}
+        return source, {"dataset": source.argument}
     if dataset._native.has_other_labels:
         raise ConfigurationError(
             "the labels of this dataset come from the `fields` of its loader: give the new loader "
             f"{dataset._arguments['dataset']!r} and the same `fields`"
         )
-    kind = dataset._arguments["kind"] if kind is None else kind
-    classes = dataset._arguments["classes"] if classes is None else classes
-    source = source_of(dataset._arguments["dataset"], kind, drives)
+    names = ("kind", "classes", *_OF_TABLE)
+    options = {name: dataset._arguments[name] if arguments[name] is None else arguments[name] for name in names}
+    source = source_of(dataset._arguments["dataset"], options["kind"], drives)
     if isinstance(source.argument, str) and os.path.exists(source.argument):
         # It is open already. A drive's dataset belongs to one run.
         source = source._replace(samples=dataset._native)
-    return source, {"dataset": source.argument, "kind": kind, "classes": classes}
+    return source, {"dataset": source.argument, **options}
+
+
+def check_table(table: tuple[Any, ...], dataset: Any) -> None:
+    """Refuses names of a table in a database for a dataset that is not a path or URL."""
+    for name, value in zip(_OF_TABLE, table, strict=True):
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise ConfigurationError(f"`{name}` is {value!r}, but must be a name")
+        if not isinstance(dataset, (str, os.PathLike)):
+            raise ConfigurationError(f"`{name}` is {value!r}, but only a URL (cql://HOST/KEYSPACE/TABLE) names a table")
 
 
 def numbers(data: bytes) -> Any:

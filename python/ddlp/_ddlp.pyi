@@ -83,6 +83,7 @@ class Dataset:
         dataset: Any | None = None,
         columns: dict[str, Any] | None = None,
         mix: tuple[list[tuple[str, Any, dict[str, Any] | None]], tuple[float, ...] | None] | None = None,
+        table: tuple[str | None, str | None, str | None] = ...,
     ) -> Dataset: ...
     @staticmethod
     def of_files(root: str, paths: list[str], labels: list[int], classes: list[str]) -> Dataset: ...

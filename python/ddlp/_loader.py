@@ -62,9 +62,7 @@ class Loader(Arguments):
         self._fields: Mapping[str, Any] = fields if isinstance(fields, Mapping) else {}
         self._table = table_of(fields)
         self._epochs: int | None = epochs
-        self._source, of_dataset = source_and_options(
-            arguments["dataset"], arguments["kind"], arguments["classes"], arguments["drives"]
-        )
+        self._source, of_dataset = source_and_options(arguments)
         arguments |= of_dataset
         if arguments["pipeline"] is None:
             arguments["pipeline"] = pipeline_of_dataset(self._source.transform, self._source.size)

@@ -12,7 +12,7 @@ use ddlp_host::dataset::list::List;
 use ddlp_host::dataset::mix::Mix;
 use ddlp_host::dataset::{ReadError, SampleFields, Stored};
 use ddlp_host::pixels::{LABEL, Source};
-use ddlp_host::{CacheOptions, Dataset, Host, OpenOptions};
+use ddlp_host::{CacheOptions, Dataset, Host, OpenOptions, TableOptions};
 use pyo3::exceptions::PyIndexError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -106,9 +106,12 @@ impl OpenDataset {
 
 #[pymethods]
 impl OpenDataset {
-    /// Opens a path, an object, a table with these columns, or a mix, whose classes have these names.
+    /// Opens a path, an object, a table with these columns, or a mix, whose classes have these names. `table` has the
+    /// column of the images, that of the labels and the table of the labels, of a table in a database.
     #[new]
-    #[pyo3(signature = (path = None, kind = None, classes = None, dataset = None, columns = None, mix = None))]
+    #[pyo3(signature = (
+        path = None, kind = None, classes = None, dataset = None, columns = None, mix = None, table = Default::default()
+    ))]
     fn open(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -117,11 +120,14 @@ impl OpenDataset {
         dataset: Option<Bound<'_, PyAny>>,
         columns: Option<Columns>,
         mix: Option<(Vec<Member<'_>>, Option<Vec<f64>>)>,
+        table: (Option<String>, Option<String>, Option<String>),
     ) -> PyResult<Self> {
         let kind = kind.map(|word| word.parse().map_err(|problem| format!("`kind`: {problem}"))).transpose();
         let kind = kind.map_err(errors::configuration)?;
         let classes = classes.unwrap_or_default();
-        let how = OpenOptions { kind, classes: classes.clone(), ..OpenOptions::default() };
+        let (data_column, label_column, metadata_table) = table;
+        let table = TableOptions { data_column, label_column, metadata_table };
+        let how = OpenOptions { kind, classes: classes.clone(), table, ..OpenOptions::default() };
         let (host, mut objects) = (Host::system(), Vec::new());
         let opened = match (path, dataset, mix) {
             (Some(path), ..) => {

@@ -5,12 +5,13 @@ mod sample;
 
 use crate::opening::OpeningArgs;
 use crate::output::{self, Files};
+use crate::run::plain;
 use crate::{Ending, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
 use ddlp_dataset::{Dataset, OpenOptions, left_out_reason};
-use ddlp_host::{Host, open_pack, remote_address};
+use ddlp_host::{Host, open_dataset_with, open_pack, remote_address};
 use fidelity::FidelityArgs;
 use sample::DescribedSample;
 use serde::{Serialize, Serializer};
@@ -95,6 +96,10 @@ struct Opened {
 }
 
 fn open(place: &Path, options: &OpenOptions) -> anyhow::Result<Opened> {
+    if options.table.is_given() {
+        let dataset = open_dataset_with(place, &Host::system(), options, None).map_err(plain)?;
+        return Ok(Opened { dataset, pack: None });
+    }
     if remote_address(place).is_none() {
         let dataset = ddlp_dataset::open_with(place, options)?;
         if dataset.kind() != "pack" {

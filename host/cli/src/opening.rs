@@ -3,7 +3,7 @@
 use crate::run::plain;
 use anyhow::Context;
 use clap::Args;
-use ddlp_dataset::{Classed, Dataset, Kind, OpenOptions};
+use ddlp_dataset::{Classed, Dataset, Kind, OpenOptions, TableOptions};
 use ddlp_host::{Host, open_dataset_with};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,17 @@ pub struct OpeningArgs {
     /// [default: the dataset numbers its own]
     #[arg(long, value_name = "FILE")]
     pub classes: Option<PathBuf>,
+    /// Column of the images in a table of Cassandra or ScyllaDB that others made (cql://HOST/KEYSPACE/TABLE) [default:
+    /// none, the dataset is no such table]
+    #[arg(long, value_name = "COLUMN")]
+    data_column: Option<String>,
+    /// Column of the labels of such a table: whole numbers, or names of classes [default: none, if the table has no
+    /// further columns]
+    #[arg(long, value_name = "COLUMN")]
+    label_column: Option<String>,
+    /// Table of the labels, in the same keyspace and with the same key [default: the table of the images]
+    #[arg(long, value_name = "TABLE")]
+    metadata_table: Option<String>,
 }
 
 impl OpeningArgs {
@@ -34,7 +45,13 @@ impl OpeningArgs {
         open: impl FnOnce(&OpenOptions) -> anyhow::Result<Arc<dyn Dataset>>,
     ) -> anyhow::Result<Arc<dyn Dataset>> {
         let classes = self.classes.as_deref().map(ddlp_dataset::read_class_list).transpose()?;
-        let options = OpenOptions { kind: self.kind, classes: classes.unwrap_or_default(), ..OpenOptions::default() };
+        let table = TableOptions {
+            data_column: self.data_column.clone(),
+            label_column: self.label_column.clone(),
+            metadata_table: self.metadata_table.clone(),
+        };
+        let classes = classes.unwrap_or_default();
+        let options = OpenOptions { kind: self.kind, classes, table, ..OpenOptions::default() };
         let dataset = open(&options)?;
         let Some(file) = &self.classes else { return Ok(dataset) };
         let classed = Classed::new(dataset, &options.classes);

@@ -106,7 +106,9 @@ pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
 pub use ddlp_dataset as dataset;
-pub use ddlp_dataset::{CacheUse, Dataset, FieldTable, FieldsError, Kind, OpenError, OpenOptions, Unavailable};
+pub use ddlp_dataset::{
+    CacheUse, Dataset, FieldTable, FieldsError, Kind, OpenError, OpenOptions, TableOptions, Unavailable,
+};
 pub use ddlp_driver::host::{Host, HostError, HostIdentity};
 pub use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
 /// Everything that [`Pipeline`] leads to, such as its operations.

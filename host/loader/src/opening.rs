@@ -16,8 +16,9 @@ use std::sync::Arc;
 /// Opens a dataset: a path of files; the URL of a pack (`s3://`, `gs://`, `az://`, `https://`, `http://`), which is
 /// read by ranges; the URL of one in Redis or Valkey (`redis://HOST:PORT/DB/NAME`, `rediss://…`,
 /// `redis+sentinel://HOST:PORT/SERVICE/DB/NAME`, `rediss+sentinel://…`), or in Cassandra or ScyllaDB
-/// (`cql://HOST/KEYSPACE/NAME`, `cqls://…`); or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the
-/// kernel is connected to it), whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
+/// (`cql://HOST/KEYSPACE/NAME`, `cqls://…`), or of a table that others made there, whose columns the options name; or
+/// the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is connected to it), whose dataset the
+/// host then reads over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -41,6 +42,9 @@ pub fn open_dataset_with(
     options: &OpenOptions,
     cache: Option<&CacheOptions>,
 ) -> Result<Arc<dyn Dataset>, LoaderError> {
+    if options.table.is_given() {
+        return open_table(place, options, cache);
+    }
     if remote_address(place).is_none() {
         check_no_address(place)?;
         return Ok(ddlp_dataset::open_with(place, options).map_err(LoaderError::Dataset)?.into());
@@ -71,6 +75,21 @@ fn open_pack_with(place: &Path, host: &Host, cache: Option<&CacheOptions>) -> Re
         None => pack(Pack::open(place)),
         Some(url) => pack(Pack::from_blocks(ddlp_stores::open(url, cache).map_err(not_opened)?, place)),
     }
+}
+
+fn open_table(
+    place: &Path,
+    options: &OpenOptions,
+    cache: Option<&CacheOptions>,
+) -> Result<Arc<dyn Dataset>, LoaderError> {
+    let Some(url) = place.to_str().filter(|place| ddlp_stores::may_have_tables(place)) else {
+        let place = place.display();
+        return Err(LoaderError::Options(format!(
+            "`data_column`, `label_column` and `metadata_table` are for tables in Cassandra and ScyllaDB \
+             (cql://HOST/KEYSPACE/TABLE), and {place} is no such table"
+        )));
+    };
+    Ok(ddlp_stores::open_table(url, options, cache).map_err(not_opened)?.into())
 }
 
 fn not_opened(error: StoreError) -> LoaderError {

@@ -18,7 +18,7 @@ use crate::fetch::FetchOrder;
 use crate::max_corrupt::MaxCorrupt;
 use crate::opening::drive_address;
 use crate::schedule::Strategy;
-use ddlp_dataset::OpenOptions;
+use ddlp_dataset::{OpenOptions, TableOptions};
 use ddlp_driver::{Host, Target};
 use ddlp_pixels::DType;
 use ddlp_stores::CacheOptions;
@@ -32,7 +32,12 @@ const DRIVES_MAX: usize = 64;
 impl LoaderOptions {
     /// Returns how the dataset is to be opened.
     pub fn opening(&self) -> OpenOptions {
-        OpenOptions { kind: self.kind, classes: self.class_names.clone(), ..OpenOptions::default() }
+        let table = TableOptions {
+            data_column: self.data_column.clone(),
+            label_column: self.label_column.clone(),
+            metadata_table: self.metadata_table.clone(),
+        };
+        OpenOptions { kind: self.kind, classes: self.class_names.clone(), table, ..OpenOptions::default() }
     }
 
     /// Returns where bytes of a dataset that comes over a network are to be cached.
@@ -70,6 +75,11 @@ impl LoaderOptions {
                 "a batch of {batch} samples leaves some of {world} ranks without a sample: use a `batch_size` of at \
                  least {world}"
             )));
+        }
+        if self.opening().table.is_given() && !self.drives_taking_part().is_empty() {
+            let what = "a drive cannot read a table that others made: use strategy \"cpu\", or make a dataset of it by \
+                        `ddlp push`";
+            return Err(LoaderError::Options(what.into()));
         }
         if self.cache.is_none() && self.cache_limit.is_some() {
             return Err(LoaderError::Options("`cache_limit` needs `cache`, the folder that it limits".into()));

@@ -134,7 +134,7 @@ impl Classed {
 /// Checks that the labels of a dataset without names of classes are numbers of these classes.
 fn check_numbers(dataset: &dyn Dataset, classes: &[String]) -> Result<(), ClassesError> {
     // Other datasets may have to read each sample for its label.
-    if !matches!(dataset.kind(), "folder" | "list" | "files" | "tar" | "pack") {
+    if !matches!(dataset.kind(), "folder" | "list" | "files" | "tar" | "pack" | "table") {
         return Err(ClassesError::Unnamed { kind: dataset.kind() });
     }
     let texts = LabelTexts::new(CLASSES_MAX as u64);

@@ -161,6 +161,14 @@ pub enum Unavailable {
         /// The link, or what is there in place of a file.
         file: PathBuf,
     },
+    /// The sample's row had no image when the table was opened.
+    #[error("row {name} of {} has no image: add it, or remove the row where its label stands", .table.display())]
+    NoImage {
+        /// The row's key.
+        name: String,
+        /// The table's URL.
+        table: PathBuf,
+    },
     /// A file, or what a drive holds, differs from what was opened.
     #[error("the {kind} has changed since it was opened: {} {change}", .file.display())]
     Changed {
@@ -237,7 +245,7 @@ impl Unavailable {
         match self {
             Unavailable::Io { path, source, .. } => path == file && Class::of(source) == Class::Lasting,
             Unavailable::Gone { path, .. } => path == file,
-            Unavailable::Changed { .. } | Unavailable::NoFile { .. } => true,
+            Unavailable::Changed { .. } | Unavailable::NoFile { .. } | Unavailable::NoImage { .. } => true,
             _ => false,
         }
     }

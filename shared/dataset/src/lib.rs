@@ -6,6 +6,7 @@
 //! - [`cifar`]: CIFAR's binary files.
 //! - [`list`]: a list of image files with labels.
 //! - [`shards`]: WebDataset tar shards.
+//! - [`image_table`]: a table in a database that others made.
 //! - [`mix`]: several datasets, each with a weight.
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.

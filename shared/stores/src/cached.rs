@@ -74,7 +74,7 @@ pub(super) fn open_cache(options: &CacheOptions, superblock: &[u8]) -> Result<Ca
 }
 
 /// Returns the error for the folder of a cache that cannot be used.
-fn unusable(folder: &Path, error: &io::Error) -> CacheError {
+pub(super) fn unusable(folder: &Path, error: &io::Error) -> CacheError {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => "; if it has another user's files, name a folder of your own",
         _ => "",

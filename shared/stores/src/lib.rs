@@ -1,5 +1,6 @@
 //! Packs that lie neither in files nor in a drive: [`open`] gives the blocks of a pack in an object store or on a web
-//! server (`ranges`), or in a key-value server (`values`), and [`push()`] puts a pack there.
+//! server (`ranges`), or in a key-value server (`values`), and [`push()`] puts a pack there. [`open_table`] opens a
+//! table in a database that others made.
 //!
 //! - `server_path`: requests that are made again until nothing has been answered for a minute. [`PathClock`]: how long
 //!   reads over a network wait.
@@ -31,6 +32,7 @@ pub use clock::PathClock;
 pub use push::{PushError, PushOptions, PushPart, PushProgress, PushSummary, Share, push};
 
 use ddlp_dataset::pack::{Blocks, FormatError};
+use ddlp_dataset::{Dataset, OpenOptions};
 use ranges::RangeBlocks;
 use values::NotOpened;
 
@@ -60,6 +62,11 @@ pub fn is_url(place: &str) -> bool {
     ranges::is_url(place) || values::is_url(place)
 }
 
+/// Returns whether a dataset's place is the URL of a database with tables: Cassandra or ScyllaDB.
+pub fn may_have_tables(place: &str) -> bool {
+    values::may_have_tables(place)
+}
+
 /// Opens the pack at a URL as blocks, with a cache in front of them if one is asked for.
 ///
 /// # Errors
@@ -84,6 +91,24 @@ pub fn open(url: &str, cache: Option<&CacheOptions>) -> Result<Box<dyn Blocks>, 
     match cache {
         Some(options) => Ok(Box::new(CachedBlocks::new(blocks, options).map_err(no_cache)?)),
         None => Ok(blocks),
+    }
+}
+
+/// Opens a table in a database that others made. What is read goes through a cache, if one is asked for.
+///
+/// # Errors
+///
+/// [`StoreError`] says what to do.
+pub fn open_table(
+    url: &str,
+    options: &OpenOptions,
+    cache: Option<&CacheOptions>,
+) -> Result<Box<dyn Dataset>, StoreError> {
+    match values::open_table(url, options, cache) {
+        Ok(table) => Ok(Box::new(table)),
+        Err(NotOpened::Server(reason)) => Err(StoreError::Unread { url: shown(url), reason }),
+        Err(NotOpened::Format(error)) => Err(StoreError::Pack(error)),
+        Err(NotOpened::Cache(error)) => Err(StoreError::Cache(error.to_string())),
     }
 }
 

@@ -133,6 +133,11 @@ impl ServerPath {
         Attempts { path: self, server, bytes, number, pauses: Backoff::new(PAUSES, number), flying: None }
     }
 
+    /// Forgets the requests so far, which have ended.
+    pub fn forget_requests(&self) {
+        *self.count() = Requests::default();
+    }
+
     /// Returns the requests so far.
     pub fn requests(&self) -> Requests {
         *self.count()
@@ -187,11 +192,17 @@ impl Attempts<'_> {
 
     /// Ends an attempt. Returns the request's outcome, or `None` after a pause if it is to be made again.
     pub async fn end<T>(&mut self, outcome: Result<T, Failure>) -> Option<io::Result<T>> {
+        let bytes = self.bytes;
+        self.end_with(outcome, bytes).await
+    }
+
+    /// Ends an attempt as [`end`](Self::end) does, whose answer has this many bytes.
+    pub async fn end_with<T>(&mut self, outcome: Result<T, Failure>, bytes: usize) -> Option<io::Result<T>> {
         let took = self.flying.take().map(|flying| flying.since.elapsed()).unwrap_or_default();
         let failure = match outcome {
             Ok(answer) => {
                 self.path.clock().answered(Instant::now());
-                self.path.count().answered(took, self.bytes as u64);
+                self.path.count().answered(took, bytes as u64);
                 *self.path.last_failure() = None;
                 return Some(Ok(answer));
             }

@@ -18,6 +18,7 @@ use super::cached::{CacheError, open_cache};
 use super::server_path::lasting;
 use crate::cache::{Cache, CacheOptions};
 use cassandra::Cassandra;
+pub(super) use cassandra::{is_url as may_have_tables, open_table};
 use ddlp_dataset::pack::{BLOCK_BYTES, Blocks, BlocksError, BlocksRead, FormatError, ValueMap};
 use ddlp_dataset::{FetchDepth, Identity, Reading, Requests, Silences, wait_for};
 use futures_util::StreamExt;
@@ -285,11 +286,13 @@ fn manifest<S: ValueServer>(server: &S) -> Result<Manifest, String> {
             "the push of {name} has not ended, was stopped, or lacks shares: the same `ddlp push` sends what is \
                  missing"
         )),
-        [None, None] => Err(format!(
-            "the server has no dataset {name} in this {}: check the URL; `ddlp push SOURCE {}` puts one there",
-            S::SPACE,
-            server.url()
-        )),
+        [None, None] => Err(server.look_beside()?.unwrap_or_else(|| {
+            let (space, url) = (S::SPACE, server.url());
+            format!(
+                "the server has no dataset {name} in this {space}: check the URL; `ddlp push SOURCE {url}` puts one \
+                     there"
+            )
+        })),
     }
 }
 

@@ -40,6 +40,7 @@ mod redis_cluster;
 mod redis_sentinels;
 mod stalls;
 mod store_faults;
+mod tables;
 mod values;
 mod versions;
 mod windowed;

@@ -41,6 +41,7 @@ fn remedy(why: &Unavailable) -> &'static str {
         Unavailable::NoFile { .. } => {
             "a sample has no file, and no --policy applies: restore the file, or remove what is in its place"
         }
+        Unavailable::NoImage { .. } => "a row has no image, and no --policy applies",
         Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             "you may not read the dataset, and no --policy applies: ask for permission"
         }

@@ -53,6 +53,11 @@ const FETCH_MEMORY: (u64, u64) = (1 << 20, 1 << 40);
 const CACHE_LIMIT: (u64, u64) = (16 << 20, 1 << 50);
 const U32_MAX: u64 = u32::MAX as u64;
 
+/// Refuses an empty name.
+fn named(name: &str) -> Result<(), String> {
+    if name.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+}
+
 /// Returns whether a number is a time above 0.
 fn is_time(seconds: f64) -> bool {
     Duration::try_from_secs_f64(seconds).is_ok_and(|time| !time.is_zero())
@@ -100,6 +105,16 @@ options! {
         kind: Option<Kind> = None, "as the path and its contents say" => names(&[
             ("folder", ""), ("list", ""), ("tar", ""), ("cifar", ""), ("pack", ""), ("mix", ""),
         ]).flag("KIND").python("str | None");
+        /// Column of the images in a table of Cassandra or ScyllaDB that others made, and whose URL is the dataset
+        /// (cql://HOST/KEYSPACE/TABLE). The CPU alone prepares such a table.
+        data_column: Option<String> = None, "none, the dataset is no such table" =>
+            values(Text("the name of a column", named)).flag("COLUMN");
+        /// Column of the labels in the table whose images are in `data_column`: whole numbers, or names of classes.
+        label_column: Option<String> = None, "none, if the table has no further columns" =>
+            values(Text("the name of a column", named)).flag("COLUMN");
+        /// Table of the labels, in the same keyspace and with the same key, if they are not in the table of the images.
+        metadata_table: Option<String> = None, "the table of the images" =>
+            values(Text("the name of a table", named)).flag("TABLE");
         /// File of fields beside the dataset: a table of comma-separated values, whose first column names each sample,
         /// with or without its extension, and whose other columns are fields of every batch; a text (.txt) with the
         /// label of each sample in a line; or tar shards with numbers in .json members. Labels in it take the place of

@@ -14,7 +14,7 @@
 //! So a folder of images without class folders can be used, such as ImageNet's validation set, and so can a part of a
 //! folder, without a copy. The identity is a digest of paths, labels and sizes.
 
-mod labels;
+pub(super) mod labels;
 
 use crate::sample::IdentityHasher;
 use crate::sources::files::{Files, is_no_file};
@@ -202,7 +202,7 @@ fn read(path: &Path, options: &OpenOptions) -> Result<Listed, ListError> {
     if paths.is_empty() {
         return Err(wrong(1, "no line names a file".into()));
     }
-    let (own, named) = labels.numbered().map_err(|(line, what)| wrong(line, what))?;
+    let (own, named) = labels.numbered("line").map_err(|(line, what)| wrong(line, what))?;
     Ok(Listed { paths, own, named })
 }
 

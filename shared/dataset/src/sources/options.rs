@@ -64,4 +64,24 @@ pub struct OpenOptions {
     pub classes: Vec<String>,
     /// Whether nobody uses the labels, as in a drive. A source then opens even if its labels make no sense.
     pub labels_unused: bool,
+    /// Where a table in a database has images and labels. Default: the place is not such a table.
+    pub table: TableOptions,
+}
+
+/// Where a table in a database, which others made, has images and labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Column of the images.
+    pub data_column: Option<String>,
+    /// Column of the labels.
+    pub label_column: Option<String>,
+    /// Table of the labels, in the same keyspace. Default: the table of the images.
+    pub metadata_table: Option<String>,
+}
+
+impl TableOptions {
+    /// Returns whether any of the options is given.
+    pub fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
 }

@@ -2,13 +2,14 @@
 //!
 //! `address`: URLs and passwords. `tls`: certificates. `cluster`: nodes, and which of them is asked. `ring`: which node
 //! has a row. `connection`, `frame`: the protocol. `tables`: how a value lies in rows. `failure`: which failures may
-//! pass.
+//! pass. `image_table`: tables that others made.
 
 mod address;
 mod cluster;
 mod connection;
 mod failure;
 mod frame;
+mod image_table;
 mod ring;
 mod tables;
 mod tls;
@@ -21,6 +22,7 @@ pub use address::is_url;
 use cluster::{Cluster, Query};
 use frame::{Answer, Consistency, Execution};
 use futures_util::future::try_join_all;
+pub use image_table::open as open_table;
 use ring::Token;
 use std::fmt::Display;
 use std::io;
@@ -60,6 +62,19 @@ fn plain(statement: &str) -> Query<'_> {
     Query { statement, execution: None, token: None, bytes: 0 }
 }
 
+/// Fails if there is no keyspace. Asks once.
+async fn check_keyspace(cluster: &Cluster) -> Result<(), Failure> {
+    let keyspace = &cluster.address.keyspace;
+    let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name =";
+    if cluster.attempt(0, 0, &plain(&format!("{keyspaces} '{keyspace}'")), texts).await?.is_empty() {
+        return Err(Failure::lasting(format!(
+            "the cluster has no keyspace {keyspace}: check the URL, or create it, as by CREATE KEYSPACE \
+             \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 2}}"
+        )));
+    }
+    Ok(())
+}
+
 impl Cassandra {
     /// Executes a statement that concerns one value.
     async fn execute<T>(
@@ -77,7 +92,8 @@ impl Cassandra {
     /// Changes a value's rows.
     async fn write(&self, statement: &str, key: Key, values: &[Option<&[u8]>]) -> io::Result<()> {
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
-        let execution = Execution { values, consistency: Consistency::LocalQuorum, timestamp_us: Some(now_us()) };
+        let timestamp_us = Some(now_us());
+        let execution = Execution { timestamp_us, ..Execution::reading(values, Consistency::LocalQuorum) };
         self.execute(statement, key, execution, bytes, done).await
     }
 
@@ -100,7 +116,7 @@ impl Cassandra {
         let bytes = (extent.end - extent.start) as usize;
         let mut consistencies = &[Consistency::LocalOne, Consistency::LocalQuorum][..];
         if matches!(key, Key::Manifest | Key::Pushing) {
-            let execution = Execution { values: &values, consistency: Consistency::LocalQuorum, timestamp_us: None };
+            let execution = Execution::reading(&values, Consistency::LocalQuorum);
             let token = Some(Token::of(&id));
             let query = Query { statement: &self.statements.select, execution: Some(execution), token, bytes };
             // Too few replicas may be up: then one has to do.
@@ -112,7 +128,7 @@ impl Cassandra {
             consistencies = &consistencies[..1];
         }
         for &consistency in consistencies {
-            let execution = Execution { values: &values, consistency, timestamp_us: None };
+            let execution = Execution::reading(&values, consistency);
             if self.execute(&self.statements.select, key, execution, bytes, &mut read).await? {
                 return Ok(true);
             }
@@ -123,7 +139,7 @@ impl Cassandra {
     /// Returns where the rows of a value begin, and their heads.
     async fn heads(&self, key: Key) -> io::Result<Vec<(i32, Vec<u8>)>> {
         let values = [Some(&id_of(key)[..])];
-        let execution = Execution { values: &values, consistency: Consistency::LocalQuorum, timestamp_us: None };
+        let execution = Execution::reading(&values, Consistency::LocalQuorum);
         let read = |answer: Answer<'_>| {
             let Answer::Rows(rows) = answer else { return None };
             rows.iter().map(|row| Some((int(*row.first()?)?, (*row.get(1)?)?.to_vec()))).collect()
@@ -133,14 +149,7 @@ impl Cassandra {
 
     /// Returns the columns of the dataset's table; none if there is no table. Fails if there is no keyspace. Asks once.
     async fn columns(&self) -> Result<Vec<String>, Failure> {
-        let keyspace = &self.cluster.address.keyspace;
-        let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name =";
-        if self.cluster.attempt(0, 0, &plain(&format!("{keyspaces} '{keyspace}'")), texts).await?.is_empty() {
-            return Err(Failure::lasting(format!(
-                "the cluster has no keyspace {keyspace}: check the URL, or create it, as by CREATE KEYSPACE \
-                 \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 2}}"
-            )));
-        }
+        check_keyspace(&self.cluster).await?;
         self.cluster.attempt(0, 0, &plain(&self.select_columns()), texts).await
     }
 
@@ -200,6 +209,18 @@ impl ValueServer for Cassandra {
 
     fn first(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
         self.cluster.path.wait(0, self.get(key, 0)).map_err(|error| error.to_string())
+    }
+
+    fn look_beside(&self) -> Result<Option<String>, String> {
+        let name = &self.cluster.address.name;
+        let columns = self.cluster.path.first(|| image_table::columns_in_words(&self.cluster, name))?;
+        Ok(columns.map(|columns| {
+            format!(
+                "the table {name} was not made by `ddlp push`, and has the columns {columns}: a run can \
+                 read it if `data_column` names the column of its images, `label_column` that of its labels and, if \
+                 the labels are in another table, `metadata_table` that table"
+            )
+        }))
     }
 
     async fn get(&self, key: Key, content_bytes: usize) -> io::Result<Option<Vec<u8>>> {

@@ -65,6 +65,11 @@ pub trait ValueServer: Sized + Send + Sync + 'static {
         0
     }
 
+    /// Says what else lies under the name, if no dataset does, and how to open it. The error says what to do.
+    fn look_beside(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
     /// Returns a value, with about `content_bytes` after its head.
     fn get(&self, key: Key, content_bytes: usize) -> impl Future<Output = io::Result<Option<Vec<u8>>>> + Send;
 

@@ -5,7 +5,7 @@ use crate::{CLASSES_MAX, OpenOptions};
 use std::collections::HashSet;
 
 /// The labels as the list has them, in the order of its lines.
-pub(super) struct Labels<'o> {
+pub(in crate::sources) struct Labels<'o> {
     texts: Vec<String>,
     kinds: LabelTexts,
     /// The given classes.
@@ -19,7 +19,7 @@ pub(super) struct Labels<'o> {
 
 /// Labels as numbers.
 #[derive(Debug, PartialEq)]
-pub(super) struct Numbered {
+pub(in crate::sources) struct Numbered {
     /// The label of each line; empty if the list has no labels.
     pub labels: Vec<u32>,
     /// Names of the classes; empty if the labels are class indices.
@@ -55,9 +55,9 @@ impl<'o> Labels<'o> {
     /// # Errors
     ///
     /// The line of a label that is neither an index nor a name, and what is wrong with it.
-    pub fn numbered(self) -> Result<(Numbered, Option<Numbered>), WrongLabel> {
+    pub fn numbered(self, unit: &str) -> Result<(Numbered, Option<Numbered>), WrongLabel> {
         let are_given = self.has_known && self.unknown.is_none();
-        match self.kinds.are_indices("line") {
+        match self.kinds.are_indices(unit) {
             Ok(true) => {
                 let labels = self.texts.iter().filter_map(|label| self.kinds.index(label)).map(|index| index as u32);
                 let own = Numbered { labels: labels.collect(), classes: Vec::new() };
@@ -94,7 +94,7 @@ mod tests {
     fn numbered(texts: &[&str], options: OpenOptions) -> Result<(Numbered, Option<Numbered>), WrongLabel> {
         let mut labels = Labels::new(&options);
         (2..).zip(texts).for_each(|(line, label)| labels.add(line, label.to_string()));
-        labels.numbered()
+        labels.numbered("line")
     }
 
     fn given(classes: &[&str]) -> OpenOptions {

@@ -6,12 +6,14 @@ use std::fmt;
 
 /// The environment variable with the password.
 pub const PASSWORD: &str = "CASSANDRA_PASSWORD";
+/// How a URL names a table that others made.
+const TABLE_SHAPE: &str = "cql://HOST[,HOST…][:PORT]/KEYSPACE/TABLE, or cqls:// for TLS";
 /// How a URL names a dataset.
 const SHAPE: &str = "cql://HOST[,HOST…][:PORT]/KEYSPACE/NAME, or cqls:// for TLS, such as cql://10.0.0.7/photos/train";
 const DEFAULT_PORT: u16 = 9042;
 /// Longest name of a dataset: names of tables have at most 48 letters, and the longest ends with `_metadata`.
 const NAME_MAX: usize = 39;
-/// Longest name of a keyspace.
+/// Longest name of a keyspace or a table.
 const KEYSPACE_MAX: usize = 48;
 
 /// The address of a dataset. It has no secret.
@@ -26,7 +28,7 @@ pub struct ClusterAddress {
     /// Port of all nodes.
     pub port: u16,
     pub keyspace: String,
-    /// The dataset's name, with which the names of its tables begin.
+    /// The dataset's name, with which the names of its tables begin; of a table that others made, its name.
     pub name: String,
 }
 
@@ -40,18 +42,31 @@ fn scheme_of(place: &str) -> Option<(bool, &str)> {
     plain.map(|rest| (false, rest)).or(tls.map(|rest| (true, rest)))
 }
 
+/// Returns whether a name has only letters, digits and `_`.
+pub fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 impl ClusterAddress {
-    /// Reads a URL. The error says what to do.
+    /// Reads the URL of a dataset. The error says what to do.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let shape = || format!("name the dataset as {SHAPE}");
+        Self::parse_as(url, ("name of the dataset", NAME_MAX), &format!("name the dataset as {SHAPE}"))
+    }
+
+    /// Reads the URL of a table that others made. The error says what to do.
+    pub fn parse_table(url: &str) -> Result<Self, String> {
+        Self::parse_as(url, ("name of the table", KEYSPACE_MAX), &format!("name the table as {TABLE_SHAPE}"))
+    }
+
+    fn parse_as(url: &str, (what, most): (&str, usize), shape: &str) -> Result<Self, String> {
+        let shape = || shape.to_owned();
         let (is_tls, rest) = scheme_of(url).ok_or_else(shape)?;
         let (user, rest) = user_of(rest, PASSWORD, shape)?;
         let (servers, path) = rest.split_once('/').ok_or_else(shape)?;
         let (hosts, port) = hosts_of(servers).ok_or_else(shape)?;
         let (keyspace, name) = path.split_once('/').ok_or_else(shape)?;
-        for (what, text, most) in [("keyspace", keyspace, KEYSPACE_MAX), ("name of the dataset", name, NAME_MAX)] {
-            let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            if text.is_empty() || text.len() > most || !is_plain {
+        for (what, text, most) in [("keyspace", keyspace, KEYSPACE_MAX), (what, name, most)] {
+            if text.len() > most || !is_plain(text) {
                 return Err(format!("the {what} may have letters, digits and _, at most {most} of them; {}", shape()));
             }
         }

@@ -92,21 +92,42 @@ impl Cluster {
     }
 
     /// Makes a request. Makes it again, of another node, after failures that may pass.
-    pub async fn ask<T>(
+    pub async fn ask<T>(&self, query: &Query<'_>, take: impl FnMut(Answer<'_>) -> Option<T> + Send) -> io::Result<T> {
+        self.ask_sized(query, take, |_| query.bytes).await
+    }
+
+    /// Makes a request as [`ask`](Self::ask) does. `size` says how many bytes were asked for, if only the answer tells.
+    pub async fn ask_sized<T>(
         &self,
         query: &Query<'_>,
         mut take: impl FnMut(Answer<'_>) -> Option<T> + Send,
+        size: impl Fn(&T) -> usize + Send,
     ) -> io::Result<T> {
         let mut attempts = self.path.request(&*self.address, query.bytes);
         for attempt in 0.. {
             let left = attempts.begin()?;
             let outcome = timeout(left, self.attempt(attempts.number(), attempt, query, &mut take)).await;
             let outcome = outcome.unwrap_or_else(|_| Err(Failure::slow(left)));
-            if let Some(outcome) = attempts.end(outcome).await {
+            let bytes = outcome.as_ref().map_or(0, &size);
+            if let Some(outcome) = attempts.end_with(outcome, bytes).await {
                 return outcome;
             }
         }
         unreachable!("attempts end")
+    }
+
+    /// Makes a request once; `None` if it fails.
+    pub async fn ask_once<T>(&self, query: &Query<'_>, take: impl FnMut(Answer<'_>) -> Option<T> + Send) -> Option<T> {
+        let mut attempts = self.path.request(&*self.address, query.bytes);
+        let left = attempts.begin().ok()?;
+        match timeout(left, self.attempt(attempts.number(), 0, query, take)).await {
+            Ok(Ok(found)) => attempts.end(Ok(found)).await?.ok(),
+            Ok(Err(failure)) => {
+                tracing::debug!(%failure, "a request failed, and is made in another way");
+                None
+            }
+            Err(_) => None,
+        }
     }
 
     /// Makes the attempt with this number of a request with this number.

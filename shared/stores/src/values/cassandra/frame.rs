@@ -31,6 +31,24 @@ pub struct Execution<'e> {
     pub consistency: Consistency,
     /// Time of a write in microseconds.
     pub timestamp_us: Option<i64>,
+    /// Which of the rows that are found the answer has; `None` for all.
+    pub page: Option<Page<'e>>,
+}
+
+impl<'e> Execution<'e> {
+    /// Returns the execution of a statement that finds rows, all of them in one answer.
+    pub fn reading(values: &'e [Option<&'e [u8]>], consistency: Consistency) -> Self {
+        Self { values, consistency, timestamp_us: None, page: None }
+    }
+}
+
+/// Neighbouring rows of those that a statement finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'e> {
+    /// Most rows.
+    pub rows: i32,
+    /// Where the page before it ended, as its answer says; `None` for the first page.
+    pub after: Option<&'e [u8]>,
 }
 
 /// A request, whose stream is not set yet.
@@ -77,14 +95,23 @@ impl Request {
     pub fn execute(id: &[u8], execution: &Execution<'_>) -> Self {
         const VALUES: u8 = 0x01;
         const NO_METADATA: u8 = 0x02;
+        const PAGE_ROWS: u8 = 0x04;
+        const PAGE_AFTER: u8 = 0x08;
         const TIMESTAMP: u8 = 0x20;
         let mut request = Self::new(0x0a);
         request.short(id.len() as u16);
         request.0.extend_from_slice(id);
         request.short(execution.consistency as u16);
-        request.0.push(VALUES | NO_METADATA | if execution.timestamp_us.is_some() { TIMESTAMP } else { 0 });
+        let after = execution.page.and_then(|page| page.after);
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let pages = flag(execution.page.is_some(), PAGE_ROWS) | flag(after.is_some(), PAGE_AFTER);
+        request.0.push(VALUES | NO_METADATA | pages | flag(execution.timestamp_us.is_some(), TIMESTAMP));
         request.short(execution.values.len() as u16);
         execution.values.iter().for_each(|value| request.bytes(*value));
+        if let Some(page) = execution.page {
+            request.0.extend_from_slice(&page.rows.to_be_bytes());
+        }
+        after.into_iter().for_each(|after| request.bytes(Some(after)));
         if let Some(time) = execution.timestamp_us {
             request.0.extend_from_slice(&time.to_be_bytes());
         }
@@ -145,6 +172,9 @@ impl Header {
     }
 }
 
+/// The cells of rows; `None` for null.
+pub type Rows<'b> = Vec<Vec<Option<&'b [u8]>>>;
+
 /// What a server answers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<'b> {
@@ -155,7 +185,9 @@ pub enum Answer<'b> {
     /// A statement is prepared under this identifier.
     Prepared(&'b [u8]),
     /// Rows: the cells of each; `None` for null.
-    Rows(Vec<Vec<Option<&'b [u8]>>>),
+    Rows(Rows<'b>),
+    /// Rows of a page, and where it ends: more rows follow.
+    Page(Rows<'b>, &'b [u8]),
     /// Something is done.
     Done,
     /// An error.
@@ -171,7 +203,10 @@ pub fn answer<'b>(header: &Header, body: &'b [u8]) -> Option<Answer<'b>> {
         0x02 | 0x10 => Answer::Ready,
         0x03 => Answer::Authenticate,
         0x08 => match body.int()? {
-            2 => Answer::Rows(body.rows()?),
+            2 => match body.rows()? {
+                (rows, None) => Answer::Rows(rows),
+                (rows, Some(end)) => Answer::Page(rows, end),
+            },
             4 => {
                 let length = body.short()?;
                 Answer::Prepared(body.take(length.into())?)
@@ -236,15 +271,14 @@ impl<'b> Reader<'b> {
         Some(())
     }
 
-    fn rows(&mut self) -> Option<Vec<Vec<Option<&'b [u8]>>>> {
+    /// Reads rows and, if more follow, where their page ends.
+    fn rows(&mut self) -> Option<(Rows<'b>, Option<&'b [u8]>)> {
         const GLOBAL_TABLE: i32 = 0x01;
         const MORE_PAGES: i32 = 0x02;
         const NO_METADATA: i32 = 0x04;
         let flags = self.int()?;
         let columns = usize::try_from(self.int()?).ok()?;
-        if flags & MORE_PAGES != 0 {
-            self.bytes()?;
-        }
+        let end = if flags & MORE_PAGES != 0 { Some(self.bytes()??) } else { None };
         if flags & NO_METADATA == 0 {
             if flags & GLOBAL_TABLE != 0 {
                 self.string()?;
@@ -262,9 +296,10 @@ impl<'b> Reader<'b> {
         let rows = usize::try_from(self.int()?).ok()?;
         // Each cell has four bytes or more.
         if columns == 0 || rows.checked_mul(columns)? > self.0.len() / 4 {
-            return (rows == 0).then(Vec::new);
+            return (rows == 0).then(|| (Vec::new(), end));
         }
-        (0..rows).map(|_| (0..columns).map(|_| self.bytes()).collect()).collect()
+        let rows = (0..rows).map(|_| (0..columns).map(|_| self.bytes()).collect()).collect::<Option<_>>()?;
+        Some((rows, end))
     }
 
     fn skip_type(&mut self, depth: u32) -> Option<()> {
@@ -317,11 +352,14 @@ mod tests {
     fn requests_are_as_the_specification_has_them() {
         let frame = Request::query("SELECT 1", Consistency::LocalOne).on(0x0102);
         assert_eq!(frame, b"\x04\0\x01\x02\x07\0\0\0\x0f\0\0\0\x08SELECT 1\0\x0a\0");
-        let execution =
-            Execution { values: &[Some(b"ab"), None], consistency: Consistency::LocalQuorum, timestamp_us: Some(5) };
+        let (values, consistency) = ([Some(&b"ab"[..]), None], Consistency::LocalQuorum);
+        let execution = Execution { timestamp_us: Some(5), ..Execution::reading(&values, consistency) };
         let frame = Request::execute(b"id", &execution).on(3);
         let body = b"\0\x02id\0\x06\x23\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0\0\0\0\x05";
         assert_eq!(frame, [&b"\x04\0\0\x03\x0a\0\0\0\x1b"[..], body].concat());
+        let page = Some(Page { rows: 7, after: Some(b"state") });
+        let frame = Request::execute(b"id", &Execution { values: &[], timestamp_us: None, page, ..execution }).on(3);
+        assert_eq!(&frame[9..], b"\0\x02id\0\x06\x0f\0\0\0\0\0\x07\0\0\0\x05state");
         let frame = Request::login("me", "word").on(0);
         assert_eq!(&frame[9..], b"\0\0\0\x08\0me\0word");
     }
@@ -338,6 +376,14 @@ mod tests {
         let named = [&head[..], columns, cells].concat();
         let rows = Answer::Rows(vec![vec![Some(b"a"), None], vec![Some(b""), Some(b"bc")]]);
         assert_eq!(answer(&header(8, 8, &named), &named), Some(rows));
+    }
+
+    #[test]
+    fn a_page_says_where_it_ends() {
+        let body = b"\0\0\0\x02\0\0\0\x06\0\0\0\x01\0\0\0\x03end\0\0\0\x01\0\0\0\x01a";
+        assert_eq!(answer(&header(8, 0, body), body), Some(Answer::Page(vec![vec![Some(b"a")]], b"end")));
+        let without = b"\0\0\0\x02\0\0\0\x06\0\0\0\x01\xff\xff\xff\xff\0\0\0\x01\0\0\0\x01a";
+        assert_eq!(answer(&header(8, 0, without), without), None);
     }
 
     #[test]

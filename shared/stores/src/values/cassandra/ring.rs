@@ -5,25 +5,45 @@
 pub struct Token(pub i64);
 
 impl Token {
-    /// Returns the token of a row whose partition key is a UUID.
+    /// Returns the token of a row with this partition key, serialised.
     ///
     /// It is the first half of MurmurHash3 (x64, 128 bits, seed 0), as Cassandra's `Murmur3Partitioner` computes it of
-    /// the key's bytes; 16 bytes are one whole block.
-    pub fn of(id: &[u8; 16]) -> Self {
-        const C1: u64 = 0x87c3_7b91_1142_53d5;
-        const C2: u64 = 0x4cf5_ad43_2745_937f;
-        let halves = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| id[at + byte]));
-        let mut h1 = halves(0).wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
-        h1 = h1.rotate_left(27).wrapping_mul(5).wrapping_add(0x52dc_e729);
-        let mut h2 = halves(8).wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
-        (h1, h2) = (h1 ^ 16, h2 ^ 16);
+    /// the key's bytes. Unlike others, Cassandra takes the bytes after the last whole block as signed numbers.
+    pub fn of(key: &[u8]) -> Self {
+        let (blocks, rest) = key.as_chunks::<16>();
+        let (mut h1, mut h2) = (0_u64, 0_u64);
+        for block in blocks {
+            let halves = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| block[at + byte]));
+            h1 = (h1 ^ scrambled_first(halves(0))).rotate_left(27).wrapping_add(h2).wrapping_mul(5);
+            h1 = h1.wrapping_add(0x52dc_e729);
+            h2 = (h2 ^ scrambled_second(halves(8))).rotate_left(31).wrapping_add(h1).wrapping_mul(5);
+            h2 = h2.wrapping_add(0x3849_5ab5);
+        }
+        let signed = |bytes: &[u8]| {
+            let shifted = bytes.iter().zip(0..).map(|(&byte, place)| i64::from(byte.cast_signed()) << (8 * place));
+            shifted.fold(0, |all, byte| all ^ byte).cast_unsigned()
+        };
+        let (first, second) = rest.split_at(rest.len().min(8));
+        h1 ^= scrambled_first(signed(first));
+        h2 ^= scrambled_second(signed(second));
+        (h1, h2) = (h1 ^ key.len() as u64, h2 ^ key.len() as u64);
         h1 = h1.wrapping_add(h2);
         h2 = h2.wrapping_add(h1);
         let token = mixed(h1).wrapping_add(mixed(h2)) as i64;
         // The least number stands for «no token».
         Self(if token == i64::MIN { i64::MAX } else { token })
     }
+}
+
+const C1: u64 = 0x87c3_7b91_1142_53d5;
+const C2: u64 = 0x4cf5_ad43_2745_937f;
+
+fn scrambled_first(k: u64) -> u64 {
+    k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
+}
+
+fn scrambled_second(k: u64) -> u64 {
+    k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
 fn mixed(mut k: u64) -> u64 {
@@ -80,7 +100,25 @@ mod tests {
     #[test]
     fn tokens_are_those_of_the_partitioner() {
         assert_eq!(Token::of(&[0; 16]), Token(5457549051747178710));
-        assert_eq!(Token::of(&std::array::from_fn(|byte| byte as u8)), Token(4920504430128807728));
+        assert_eq!(Token::of(&std::array::from_fn::<u8, 16, _>(|byte| byte as u8)), Token(4920504430128807728));
+    }
+
+    /// What `SELECT token(key)` answers for these keys, of the type blob, in Cassandra 5.0.6.
+    #[test]
+    fn keys_of_any_length_have_tokens() {
+        let fifteen: [u8; 15] = std::array::from_fn(|byte| 200 + byte as u8);
+        let twenty: [u8; 20] = std::array::from_fn(|byte| 120 + byte as u8);
+        for (key, token) in [
+            (&b"\x07"[..], -4312319111893697257),
+            (b"\xf0\x9f\x92", 6967944931670782170),
+            (b"\x80\x81\x82\x83\x84\x85\x86\x87", -6062263109623760877),
+            (&[0xff; 9], 8434364767658694854),
+            (&fifteen, 7705981495572405323),
+            (&twenty, 8340232316303394752),
+            (b"n01440764/\xc3\xa4.JPEG and more \xff\xfe", 1699615884749677619),
+        ] {
+            assert_eq!(Token::of(key), Token(token), "{key:x?}");
+        }
     }
 
     #[test]

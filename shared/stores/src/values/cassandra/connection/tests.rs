@@ -109,7 +109,7 @@ fn a_statement_that_the_server_has_forgotten_is_prepared_again_by_the_next_attem
     };
     let found = with_server(answers, async |address| {
         let connection = Connection::make(&address, "127.0.0.1", None).await.unwrap();
-        let execution = Execution { values: &[], consistency: Consistency::LocalOne, timestamp_us: None };
+        let execution = Execution::reading(&[], Consistency::LocalOne);
         let execute = async || connection.execute("SELECT", &execution, cell).await;
         assert_eq!(execute().await.unwrap(), [1]);
         let failure = execute().await.unwrap_err();
