@@ -64,7 +64,7 @@ class Arguments:
         ragged: bool = False,
         names: tuple[str, str] | None = None,
         drives: Drive | Sequence[Drive] | None = None,
-        drive_depth: int = 2,
+        drive_depth: int | None = None,
         drive_timeout_s: float = 30.0,
         drive_optional: bool = False,
         host_nqn: str | None = None,
@@ -196,7 +196,7 @@ class Arguments:
             drives: "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is
                 connected to), an address, or a list of drives; an empty list is a run without drives. Default: the
                 drive that holds the dataset, if `dataset` is the address of one; otherwise none.
-            drive_depth: Batches that one drive has in work at a time.
+            drive_depth: Batches that one drive has in work at a time. Default: 2, and up to 16 over a long path.
             drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost; the run then tries to
                 reconnect. A slow drive may take ten times as long as its rate predicts for its queued batches, if that
                 is longer.

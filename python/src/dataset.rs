@@ -112,6 +112,7 @@ impl OpenDataset {
     #[pyo3(signature = (
         path = None, kind = None, classes = None, dataset = None, columns = None, mix = None, table = Default::default()
     ))]
+    #[allow(clippy::too_many_arguments)]
     fn open(
         py: Python<'_>,
         path: Option<PathBuf>,

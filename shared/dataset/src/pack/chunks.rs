@@ -19,6 +19,8 @@ use std::time::Duration;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Most samples of a chunk.
 const CHUNK_SAMPLES: u64 = 256;
+/// Most samples of a chunk if the source knows an image's length only when it has read it.
+const CHUNK_UNKNOWN: u64 = 4;
 /// Bytes that may be between claim and hand-over: files and the pixels made from them. A single larger sample passes
 /// alone.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
@@ -113,7 +115,12 @@ struct ClaimState {
 impl<'s> Claims<'s> {
     fn new(source: &'s dyn Dataset, format: PackFormat, chunks_max: usize) -> Self {
         // The size of an image's pixels is known only when its file is read, so each image is a chunk of its own.
-        let chunk_samples = if format.form.is_decoded() { 1 } else { CHUNK_SAMPLES };
+        let is_unknown = source.len() > 0 && source.location(0).length == 0 && !source.header_extent(0).is_empty();
+        let chunk_samples = match (format.form.is_decoded(), is_unknown) {
+            (true, _) => 1,
+            (false, true) => CHUNK_UNKNOWN,
+            (false, false) => CHUNK_SAMPLES,
+        };
         Self { source, chunk_samples, chunks_max, state: Mutex::default(), changed: Condvar::new() }
     }
 

@@ -4,8 +4,8 @@ use std::any::TypeId;
 use std::os::unix::fs::symlink;
 
 /// Fails if an option of a command may name a file that `files` does not have, so that no command forgets a new option.
-/// An option may name a file if its value is a path, a text of any kind, or is called FILE in the help. `others` are
-/// options whose text is no file's name; the dataset is checked on its own.
+/// An option may name a file if its value is a path, is called FILE in the help, or is a text of any kind that is not
+/// called COLUMN or TABLE. `others` are further options whose text is no file's name; the dataset is checked on its own.
 pub fn assert_complete<A: Args>(files: impl Fn(&A) -> Files<'_>, others: &[&str]) {
     const GIVEN: &str = "./given.file";
     let command = A::augment_args(Command::new("command").no_binary_name(true));
@@ -29,7 +29,9 @@ fn may_name_a_file(arg: &Arg) -> bool {
     let kind = arg.get_value_parser().type_id();
     let is_path = [TypeId::of::<PathBuf>(), TypeId::of::<std::ffi::OsString>()].iter().any(|path| kind == *path);
     let is_text = kind == TypeId::of::<String>() && arg.get_possible_values().is_empty();
-    let is_called_file = arg.get_value_names().unwrap_or_default().iter().any(|name| name.contains("FILE"));
+    let names = arg.get_value_names().unwrap_or_default();
+    let is_text = is_text && !names.iter().any(|name| ["COLUMN", "TABLE"].contains(&name.as_str()));
+    let is_called_file = names.iter().any(|name| name.contains("FILE"));
     let is_dataset = arg.is_positional() && ["dataset", "source"].contains(&arg.get_id().as_str());
     arg.get_action().takes_values() && (is_path || is_text || is_called_file) && !is_dataset
 }

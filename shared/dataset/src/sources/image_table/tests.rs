@@ -5,10 +5,13 @@ use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{CompiledPipeline, Draw, Fidelity, Limits, Pipeline, Preparer, Source};
 use std::sync::Arc;
 
+/// An image and its version.
+type Row = (Vec<u8>, i64);
+
 /// A database in memory.
 #[derive(Default)]
 struct Database {
-    rows: Mutex<HashMap<Vec<u8>, (Vec<u8>, i64)>>,
+    rows: Mutex<HashMap<Vec<u8>, Row>>,
     /// Indices that were asked for.
     asked: Mutex<Vec<u64>>,
     is_list_old: Mutex<bool>,
