@@ -5,7 +5,8 @@ use std::os::unix::fs::symlink;
 
 /// Fails if an option of a command may name a file that `files` does not have, so that no command forgets a new option.
 /// An option may name a file if its value is a path, is called FILE in the help, or is a text of any kind that is not
-/// called COLUMN or TABLE. `others` are further options whose text is no file's name; the dataset is checked on its own.
+/// called COLUMN or TABLE. `others` are further options whose text is no file's name; the dataset is checked on its
+/// own.
 pub fn assert_complete<A: Args>(files: impl Fn(&A) -> Files<'_>, others: &[&str]) {
     const GIVEN: &str = "./given.file";
     let command = A::augment_args(Command::new("command").no_binary_name(true));
