@@ -1,8 +1,9 @@
-"""What the tests share: a small dataset, a Redis server, and digests as `ddlp run --digest` prints them.
+"""What the tests share: a small dataset, servers, and digests as `ddlp run --digest` prints them.
 
 The tests run against an installed package: `scripts/python` builds one and runs them.
 """
 
+import contextlib
 import shutil
 import signal
 import socket
@@ -68,6 +69,44 @@ def server(tmp_path_factory):
     yield f"redis://127.0.0.1:{port}/0"
     process.kill()
     process.wait()
+
+
+@pytest.fixture(scope="session")
+def cassandra(tmp_path_factory):
+    """The beginning of a dataset's URL in a node of Cassandra, whose keyspace `photos` is empty."""
+    script = Path(__file__).resolve().parents[2] / "scripts/cassandra"
+    fetched = subprocess.run([script, "--fetch"], stderr=subprocess.PIPE, text=True)
+    if fetched.returncode == 3:
+        pytest.skip(fetched.stderr.strip())
+    assert fetched.returncode == 0, fetched.stderr
+    with contextlib.ExitStack() as free:
+        ports = [free.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
+    folder = tmp_path_factory.mktemp("cassandra")
+    log = folder / "log"
+    options = ["--port", str(ports[0]), "--storage-port", str(ports[1])]
+    with log.open("w") as output:
+        process = subprocess.Popen([script, folder / "node", *options], stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: "Startup complete" in log.read_text() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        replication = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
+        cql(ports[0], f"CREATE KEYSPACE photos WITH replication = {replication}")
+        yield f"cql://127.0.0.1:{ports[0]}/photos"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cql(port, statement):
+    """Executes a statement at a node of Cassandra on this machine."""
+    with socket.create_connection(("127.0.0.1", port)) as node, node.makefile("rb") as answers:
+        text = statement.encode()
+        startup = b"\0\x01\0\x0bCQL_VERSION\0\x053.0.0"
+        for opcode, body in [(1, startup), (7, len(text).to_bytes(4) + text + b"\0\x01\0")]:
+            node.sendall(bytes([4, 0, 0, 0, opcode]) + len(body).to_bytes(4) + body)
+            header = answers.read(9)
+            answer = answers.read(int.from_bytes(header[5:]))
+            assert header[4] != 0, answer
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Ray Data on two workers: images as a source, and pushing to a real Redis server with the result of `ddlp.push`."""
+"""Ray Data on two workers: images as a source, and pushing to real servers with the result of `ddlp.push`."""
 
 import os
 import shutil
@@ -85,6 +85,14 @@ def test_rows_in_any_order_give_the_identity_of_push(server, mixed_photos, pushe
     ddlp_command("verify", url)
     again = ddlp.ray.push(images.random_shuffle(seed=3).repartition(7), url, name="name", classes=classes)
     assert (again["sent"], again["identity"]) == (0, pushed["identity"])
+
+
+def test_cassandra_gets_what_redis_gets(cassandra, mixed_photos, pushed):
+    images = ddlp.ray.read(mixed_photos, override_num_blocks=4)
+    classes, url = ddlp.Dataset(mixed_photos).classes, f"{cassandra}/ray_push"
+    figures = ddlp.ray.push(images, url, name="name", classes=classes)
+    assert (figures["identity"], figures["sent"]) == (pushed["identity"], pushed["samples"])
+    ddlp_command("verify", url)
 
 
 def test_without_names_samples_are_called_as_in_a_table(server, photos):

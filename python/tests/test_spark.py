@@ -1,4 +1,4 @@
-"""Pushing by two workers of Spark, to a real Redis server: the result is that of `ddlp.push`."""
+"""Pushing by two workers of Spark, to real servers: the result is that of `ddlp.push`."""
 
 import contextlib
 import os
@@ -109,6 +109,18 @@ def test_a_folder_gives_the_identity_of_push(spark, server, mixed_photos, pushed
     ddlp_command("verify", url)
     again = ddlp.spark.push(spark, mixed_photos, url, partitions=3)
     assert (again["sent"], again["identity"]) == (0, pushed["identity"])
+
+
+def test_cassandra_gets_what_redis_gets(spark, cassandra, mixed_photos, pack, pushed):
+    url = f"{cassandra}/spark_folder"
+    figures = ddlp.spark.push(spark, mixed_photos, url, partitions=5)
+    assert (figures["identity"], figures["sent"]) == (pushed["identity"], pushed["samples"])
+    ddlp_command("verify", url)
+    again = ddlp.spark.push(spark, mixed_photos, url, partitions=3)
+    assert (again["sent"], again["identity"]) == (0, pushed["identity"])
+    url = f"{cassandra}/spark_pack"
+    ddlp.spark.push(spark, pack, url, partitions=4)
+    assert digests(url) == digests(pack)
 
 
 @pytest.mark.parametrize("options", [{"format": "raw"}, {"jpeg": "kept"}])
