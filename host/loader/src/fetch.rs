@@ -26,6 +26,7 @@ use crate::options::LoaderOptions;
 use crate::order::ShuffleWindow;
 use ddlp_csd::depth::Depth;
 use ddlp_dataset::{Ahead, Dataset, FetchedSample};
+use ddlp_pixels::SMALL_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of samples that are fetched ahead from a near drive: some hundred photographs.
@@ -99,6 +100,8 @@ pub(crate) struct FetchPlan {
     pub hedge: Option<Hedge>,
     bounds: AheadBounds,
     depth: Depth,
+    /// Bytes that the first samples are expected to have, if many are asked for before one has come.
+    first_bytes: Option<u64>,
     ramp_up: u32,
     /// Bytes that the dataset itself keeps of the bundles of a window.
     window_bytes: u64,
@@ -126,6 +129,7 @@ impl FetchPlan {
                     batches: batches_of(in_flight),
                 },
                 depth: Depth::fixed(usize::MAX),
+                first_bytes: (in_flight as u64 * BYTES_A_SAMPLE > AHEAD_BYTES).then_some(SMALL_BYTES),
                 ramp_up: 0,
                 window_bytes,
             };
@@ -143,6 +147,7 @@ impl FetchPlan {
             hedge: options.hedge.filter(|_| in_bundles.is_none()).map(Hedge::new),
             bounds: AheadBounds { bytes: options.memory, batches: batches_of(most) },
             depth: options.depth.map_or_else(|| automatic(most), Depth::fixed),
+            first_bytes: None,
             ramp_up: options.ramp_up,
             window_bytes,
         }
@@ -150,7 +155,10 @@ impl FetchPlan {
 
     /// Returns the decisions of a stage that has fetched nothing; `None` if the dataset needs no stage.
     pub fn stage(&self) -> Option<Fetching> {
-        let stage = || FetchAhead::new(self.bounds).with_depth(self.depth.clone()).with_ramp(self.ramp_up);
+        let stage = || {
+            let stage = FetchAhead::new(self.bounds).with_depth(self.depth.clone()).with_ramp(self.ramp_up);
+            self.first_bytes.into_iter().fold(stage, FetchAhead::expecting)
+        };
         (self.threads > 0).then(stage)
     }
 

@@ -18,6 +18,7 @@ use crate::reads::ReadWindow;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -110,7 +111,7 @@ impl Drop for TcpController {
         if association.link.is_alive()
             && let Err(error) = association.shut_down(Deadline::after(SHUTDOWN_BOUND))
         {
-            tracing::debug!(%error, "shutdown was not orderly");
+            tracing::debug!(error = &error as &dyn Error, "shutdown was not orderly");
         }
         association.link.fail(CLOSED);
         if let Some((stop, keeper)) = self.keeper.take() {
@@ -127,7 +128,7 @@ fn keep_alive(handle: &TcpHandle, stopped: &Receiver<()>, interval: Duration) {
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
         let Some(mut turn) = handle.0.admin.take(Instant::now()) else { continue };
         if let Err(error) = turn.get().tick() {
-            tracing::debug!(%error, "keep alive ends");
+            tracing::debug!(error = &error as &dyn Error, "keep alive ends");
             return;
         }
     }

@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+/// Samples that are fetched together if a larger group failed.
+const FEW: usize = 8;
+
 /// Runs one thread of the stage until the run is over.
 pub(crate) fn run(engine: &Engine, desk: &Desk) {
     match engine.fetch_plan().is_at_once {
@@ -43,6 +46,10 @@ fn fetch_in_groups(engine: &Engine, desk: &Desk) {
             samples.extend(group.iter_mut().map(|(ticket, fetched)| to_fetch(engine, *ticket, mem::take(fetched))));
             if let Err(error) = fetcher.fetch(&*task.dataset, &mut samples) {
                 left_to_preparers(&error);
+                // What one sample of many failed at, the others may not.
+                for few in samples.chunks_mut(FEW).filter(|_| group.len() > FEW) {
+                    fetcher.fetch(&*task.dataset, few).as_ref().err().into_iter().for_each(left_to_preparers);
+                }
             }
             for ((_, fetched), sample) in group.iter_mut().zip(samples.drain(..)) {
                 *fetched = sample.fetched;

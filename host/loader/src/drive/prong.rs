@@ -288,9 +288,8 @@ impl DriveProng {
         let allowed = needed.min(slots.saturating_sub(1)).max(self.setup.depth.least);
         if allowed < needed {
             self.handle.note(format!(
-                "answers of the drive take {} ms, and its {slots} slots allow too few batches in work to keep it busy: \
-                 start its agent with --slots {}, or use larger batches",
-                round_trip.as_millis(),
+                "the drive is far away, and its {slots} slots allow too few batches in work to keep it busy: start its \
+                 agent with --slots {}, or use larger batches",
                 self.setup.depth.most + 1
             ));
         }

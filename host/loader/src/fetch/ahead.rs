@@ -149,6 +149,11 @@ impl<T> FetchAhead<T> {
         Self { depth, ..self }
     }
 
+    /// Expects the first samples to have so many bytes.
+    pub fn expecting(self, bytes: u64) -> Self {
+        Self { average_bytes: bytes, ..self }
+    }
+
     /// Begins with one batch, and fetches one more batch for every `every` batches that the consumer gets. 0 fetches
     /// all at once.
     pub fn with_ramp(self, every: u32) -> Self {

@@ -31,8 +31,8 @@ const LATE: Duration = Duration::from_secs(1);
 const KEPT_BYTES: usize = 1 << 20;
 /// Threads that fetch, each by a queue of its own: their calls overlap.
 const FETCH_THREADS: usize = 2;
-/// Samples of one call, for which a thread sleeps once, if the drive is near, and most of a call if it is far away: so
-/// many commands fit into an agent's queue.
+/// Samples of one call, for which a thread sleeps once, if the drive is near, and most of a call if it is far away: an
+/// agent's queue has 127 commands.
 const FETCH_SAMPLES: RangeInclusive<usize> = 8..=128;
 
 thread_local! {
@@ -77,7 +77,8 @@ impl DriveBlocks {
 
     fn read_blocks(&self, reads: &mut [BlockRead<'_>]) -> io::Result<()> {
         let bytes: usize = reads.iter().map(|read| read.buf.len()).sum();
-        let allowed = Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+        // All threads that fetch share the path.
+        let allowed = Duration::from_secs((FETCH_THREADS * bytes / BYTES_A_SECOND) as u64);
         let wait = self.begin_wait(allowed);
         loop {
             let (mut taken, left) = self.take_queue(&wait)?;

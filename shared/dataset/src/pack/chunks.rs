@@ -115,7 +115,7 @@ struct ClaimState {
 impl<'s> Claims<'s> {
     fn new(source: &'s dyn Dataset, format: PackFormat, chunks_max: usize) -> Self {
         // The size of an image's pixels is known only when its file is read, so each image is a chunk of its own.
-        let is_unknown = source.len() > 0 && source.location(0).length == 0 && !source.header_extent(0).is_empty();
+        let is_unknown = !source.is_empty() && source.location(0).length == 0 && !source.header_extent(0).is_empty();
         let chunk_samples = match (format.form.is_decoded(), is_unknown) {
             (true, _) => 1,
             (false, true) => CHUNK_UNKNOWN,

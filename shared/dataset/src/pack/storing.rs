@@ -85,6 +85,14 @@ pub(super) struct Storing {
     is_pack: bool,
 }
 
+/// Returns whether the error concerns this sample alone. Over a network, only one that nobody has put there does.
+fn is_of_sample(error: &Unavailable, source: &dyn Dataset, index: u64) -> bool {
+    match source.comes_over_network() {
+        true => matches!(error, Unavailable::NoImage { .. }),
+        false => error.is_of_file(&source.location(index).file),
+    }
+}
+
 impl Storing {
     pub(super) fn new(options: &PackOptions, is_pack: bool) -> Self {
         let groups = options.groups.clone();
@@ -105,7 +113,7 @@ impl Storing {
             Ok(Stored::Source(sample)) => self.store_source(sample, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => self.store_rejected(bytes, reason, out),
             Err(ReadError::Corrupt(error)) if self.is_pack => return Err(Fault::Damaged(with_causes(&error))),
-            Err(ReadError::Unavailable(error)) if self.is_pack || !error.is_of_file(&source.location(index).file) => {
+            Err(ReadError::Unavailable(error)) if self.is_pack || !is_of_sample(&error, source, index) => {
                 return Err(Fault::Unavailable(error));
             }
             Err(ReadError::Corrupt(error)) => {

@@ -9,7 +9,7 @@
 //!   front of the image, as it stands in an answer of the database. Whoever reads the length gets the image soon
 //!   afterwards: until then it is kept, so that a sample costs one request.
 //!
-//! The identity is a digest of the rows' keys, labels and times of writing.
+//! The identity is a digest of the images' table and column and of the rows' keys, labels and times of writing.
 
 use super::list::labels::{Labels, Numbered};
 use crate::sample::IdentityHasher;
@@ -74,6 +74,9 @@ pub struct RowRead<'r> {
 pub trait TableRows: Send + Sync {
     /// Returns the URL of the table.
     fn url(&self) -> &Path;
+
+    /// Returns the table and the column of the images as text, the same whatever the database's address.
+    fn images(&self) -> &str;
 
     /// Returns the key of a row as text.
     fn name(&self, key: &[u8]) -> String;
@@ -168,7 +171,8 @@ impl ImageTable {
     ///
     /// # Errors
     ///
-    /// [`ImageTableError`] says which row is wrong.
+    /// [`ImageTableError`] says which row is wrong. The list of the rows then counts as out of date: it is to be listed
+    /// again once the row is mended.
     pub fn new(
         rows: Box<dyn TableRows>,
         listed: Vec<TableRow>,
@@ -176,6 +180,7 @@ impl ImageTable {
         options: &OpenOptions,
     ) -> Result<Self, ImageTableError> {
         if listed.is_empty() {
+            rows.list_is_old();
             return Err(ImageTableError::Empty);
         }
         let (mut keys, mut key_ends, mut versions) = (Vec::new(), Vec::new(), Vec::new());
@@ -187,16 +192,20 @@ impl ImageTable {
                     ImageTableError::Label { row: rows.name(&key), what }
                 };
                 let unused = options.labels_unused.then(String::new);
-                labels.add(number, label.or(unused).ok_or_else(null)?);
+                labels.add(number, label.or(unused).ok_or_else(null).inspect_err(|_| rows.list_is_old())?);
             }
             keys.extend_from_slice(&key);
             key_ends.push(keys.len() as u64);
             versions.push(version);
         }
         let key = |index: u64| key_at(&keys, &key_ends, index);
-        let wrong = |(number, what)| ImageTableError::Label { row: rows.name(key(number)), what };
+        let wrong = |(number, what)| {
+            rows.list_is_old();
+            ImageTableError::Label { row: rows.name(key(number)), what }
+        };
         let (own, named) = labels.numbered("sample").map_err(wrong)?;
         let mut hasher = IdentityHasher::new("ddlp table 1");
+        hasher.field(rows.images().as_bytes());
         hasher.number(own.classes.len() as u64);
         own.classes.iter().for_each(|class| hasher.field(class.as_bytes()));
         hasher.number(versions.len() as u64);
@@ -255,7 +264,10 @@ impl ImageTable {
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let none = || Unavailable::NoImage { name: self.name(index), table: self.rows.url().to_owned() };
+        let none = || {
+            self.rows.list_is_old();
+            Unavailable::NoImage { name: self.name(index), table: self.rows.url().to_owned() }
+        };
         Ok(self.versions[index as usize].ok_or_else(none)?)
     }
 
@@ -280,7 +292,11 @@ impl ImageTable {
     #[cold]
     fn changed(&self, index: u64, change: &str) -> ReadError {
         self.rows.list_is_old();
-        let change = format!("row {} {change}: start again, so that the rows are listed again", self.name(index));
+        let change = format!(
+            "row {} {change}: start again, so that the rows are listed again (if \
+                              that does not help, name another folder for the cache)",
+            self.name(index)
+        );
         Unavailable::Changed { kind: "table", file: self.rows.url().to_owned(), change }.into()
     }
 }

@@ -8,6 +8,7 @@ use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Controller, DriverError, Queue};
 use ddlp_stores::PathClock;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -151,7 +152,7 @@ impl DriveBlocks {
 
     /// Records that the association of a queue ended.
     pub(super) fn lose(&self, taken: Taken, error: DriverError) {
-        tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
+        tracing::debug!(error = &error as &dyn Error, "the path to the drive that holds the dataset is lost");
         let mut path = self.path();
         let ended = path.lose(taken.session);
         if ended.is_some() {

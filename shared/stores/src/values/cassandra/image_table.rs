@@ -27,11 +27,16 @@ pub use schema::columns_in_words;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Bytes of an image, as long as its length is not known: for how long a request may take.
 const IMAGE_BYTES: usize = 128 << 10;
 /// Place of an image in the cache: the index of its sample, shifted by this. No answer has as many bytes.
 const IMAGE_SHIFT: u32 = 32;
+/// Room for the images of answers, in units of bytes: 256 MiB.
+const UNIT_BYTES: usize = 64 << 10;
+const ROOM_UNITS: u32 = 4096;
 /// Bytes of the length in front of a cached image.
 const LENGTH_BYTES: usize = 4;
 
@@ -50,19 +55,26 @@ pub fn open(url: &str, options: &OpenOptions, cache: Option<&CacheOptions>) -> R
         None => {
             let rows = cluster.path.wait(0, listing::rows(&cluster, &layout));
             let rows = rows.map_err(|error| NotOpened::Server(error.to_string()))?.map_err(NotOpened::Server)?;
-            let digest = kept_list::keep(kept.as_ref(), &rows);
+            let place = kept.as_ref().filter(|_| !rows.is_empty());
+            let digest = kept_list::keep(place, &rows);
             (rows, digest)
         }
     };
-    // An image is cached under the list that says when it was written.
+    // An image is cached under its table and column, and the list that says when it was written.
+    let key = *blake3::Hasher::new_derive_key("ddlp table images 1")
+        .update(&kept_list::key(&cluster.address, &layout))
+        .update(&digest)
+        .finalize()
+        .as_bytes();
     let open_images = |options: &CacheOptions| {
-        Cache::open(options, digest).map_err(|error| NotOpened::Cache(unusable(&options.folder, &error)))
+        Cache::open(options, key).map_err(|error| NotOpened::Cache(unusable(&options.folder, &error)))
     };
     let images = cache.map(open_images).transpose()?;
     let has_labels = layout.label.is_some();
     // A run looks at the times that images take.
     cluster.path.forget_requests();
-    let rows = Box::new(CassandraRows { url: PathBuf::from(url), cluster, layout, kept, images });
+    let (url, room) = (PathBuf::from(url), ImageRoom::new());
+    let rows = Box::new(CassandraRows { url, cluster, layout, kept, images, room });
     ImageTable::new(rows, listed, has_labels, options).map_err(|error| NotOpened::Server(error.to_string()))
 }
 
@@ -73,6 +85,31 @@ struct CassandraRows {
     layout: Layout,
     kept: Option<KeptList>,
     images: Option<Cache>,
+    room: ImageRoom,
+}
+
+/// Memory for the images that are asked for: nobody knows how large one is before it comes, so each may be as large as
+/// the largest so far.
+struct ImageRoom {
+    units: Semaphore,
+    largest: AtomicU32,
+}
+
+impl ImageRoom {
+    fn new() -> Self {
+        Self { units: Semaphore::new(ROOM_UNITS as usize), largest: AtomicU32::new(1) }
+    }
+
+    /// Waits for room for an image.
+    async fn take(&self) -> SemaphorePermit<'_> {
+        let units = self.largest.load(Ordering::Relaxed).min(ROOM_UNITS);
+        self.units.acquire_many(units).await.expect("the room is never closed")
+    }
+
+    fn came(&self, bytes: usize) {
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(ROOM_UNITS);
+        self.largest.fetch_max(units, Ordering::Relaxed);
+    }
 }
 
 impl CassandraRows {
@@ -83,7 +120,12 @@ impl CassandraRows {
             *read.image = RowImage::Image(image);
             return Ok(());
         }
+        let room = self.room.take().await;
         *read.image = self.ask(read.key, read.version).await?;
+        if let RowImage::Image(image) = &*read.image {
+            self.room.came(image.len());
+        }
+        drop(room);
         if let (Some(cache), RowImage::Image(image)) = (&self.images, &*read.image) {
             cache.keep(place, &[&(image.len() as u32).to_be_bytes()[..], image].concat());
         }
@@ -138,6 +180,10 @@ fn cached(cache: &Cache, place: u64) -> Option<Vec<u8>> {
 impl TableRows for CassandraRows {
     fn url(&self) -> &Path {
         &self.url
+    }
+
+    fn images(&self) -> &str {
+        &self.layout.select_image
     }
 
     fn name(&self, key: &[u8]) -> String {

@@ -25,13 +25,7 @@ pub struct KeptList(Cache);
 impl KeptList {
     /// Opens the place of the list of a table.
     pub fn open(options: &CacheOptions, address: &ClusterAddress, layout: &Layout) -> io::Result<Self> {
-        let mut hasher = blake3::Hasher::new();
-        let server = [address.hosts.join(","), address.port.to_string(), layout.select_image.clone()];
-        let lists = layout.lists.iter().map(|list| &list.statement);
-        for text in ["ddlp table list 1"].into_iter().chain(server.iter().chain(lists).map(String::as_str)) {
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        }
-        Cache::open(options, *hasher.finalize().as_bytes()).map(Self)
+        Cache::open(options, key(address, layout)).map(Self)
     }
 
     /// Returns the list and its digest, if it is there.
@@ -61,6 +55,18 @@ impl KeptList {
     pub fn forget(&self) {
         self.0.forget(0..HEAD_BYTES + LIST_BYTES_MAX);
     }
+}
+
+/// Returns a digest of where a list comes from: the servers, the tables, and their columns with their types.
+pub fn key(address: &ClusterAddress, layout: &Layout) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    let types = format!("{:?} {:?}", layout.key, layout.label);
+    let server = [address.hosts.join(","), address.port.to_string(), layout.select_image.clone(), types];
+    let lists = layout.lists.iter().map(|list| &list.statement);
+    for text in ["ddlp table list 1"].into_iter().chain(server.iter().chain(lists).map(String::as_str)) {
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Keeps a list, if there is a place for it, and returns its digest.

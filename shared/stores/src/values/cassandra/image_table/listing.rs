@@ -4,7 +4,7 @@ use super::super::cluster::{Cluster, Query};
 use super::super::frame::{Answer, Consistency, Execution, Page};
 use super::super::ring::Token;
 use super::key;
-use super::layout::{Layout, ListStatement};
+use super::layout::{LabelType, Layout, ListStatement};
 use ddlp_dataset::image_table::TableRow;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::HashMap;
@@ -55,6 +55,11 @@ pub async fn rows(cluster: &Cluster, layout: &Layout) -> io::Result<Result<Vec<T
     rows.sort_by(|one, other| {
         key::compare(&layout.key, &one.key, &other.key).then_with(|| one.label.cmp(&other.label))
     });
+    // A table of labels may have a longer key than the images.
+    if let Some([row, _]) = rows.array_windows().find(|[one, next]| one.key == next.key) {
+        let name = layout.name(&row.key);
+        return Ok(Err(format!("row {name} has several labels: name a table with one row for each image")));
+    }
     Ok(Ok(rows))
 }
 
@@ -137,7 +142,7 @@ fn read_page(layout: &Layout, list: &ListStatement, answer: Answer<'_>) -> Optio
 fn read_row(layout: &Layout, list: &ListStatement, row: &[Option<&[u8]>]) -> Option<Result<Found, String>> {
     let (cells, rest) = row.split_at_checked(layout.key.len())?;
     let Some(cells) = cells.iter().copied().collect::<Option<Vec<&[u8]>>>() else {
-        return Some(Err("a row of the metadata has no key: give it one, or delete it".to_owned()));
+        return Some(Err("a row has no whole key, as one of static columns alone: delete it".to_owned()));
     };
     if !layout.key.iter().zip(&cells).all(|(kind, cell)| kind.fits(cell)) {
         return None;
@@ -146,6 +151,8 @@ fn read_row(layout: &Layout, list: &ListStatement, row: &[Option<&[u8]>]) -> Opt
     let label = if list.has_label { *rest.next()? } else { None };
     let version = if list.has_version { *rest.next()? } else { None };
     let label = match label {
+        // As the text '' of a column of numbers, which Cassandra allows.
+        Some([]) if layout.label == Some(LabelType::Number) => None,
         Some(cell) => Some(layout.label?.text(cell)?),
         None => None,
     };

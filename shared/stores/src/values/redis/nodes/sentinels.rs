@@ -69,9 +69,9 @@ impl Nodes {
     }
 }
 
-/// Returns the failure that says more: one that will not pass, or one of the master.
+/// Returns the failure that says more: one of the master, which another server may replace, or one that will not pass.
 fn graver(one: Failure, other: Failure) -> Failure {
-    let rank = |failure: &Failure| (!failure.may_pass, failure.is_not_ready);
+    let rank = |failure: &Failure| (failure.is_not_ready, !failure.may_pass);
     if rank(&one) >= rank(&other) { one } else { other }
 }
 
@@ -125,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_pass_is_graver_than_what_the_master_says_and_that_than_a_lost_sentinel() {
+    fn what_the_master_says_is_graver_than_a_sentinel_that_refuses_and_that_than_a_lost_one() {
         let lost = || Failure::passing("lost".to_owned());
         let not_ready = || Failure { is_not_ready: true, ..Failure::passing("not ready".to_owned()) };
         let refused = || Failure::lasting("refused".to_owned());
-        for (one, other, graver_one) in [(lost(), not_ready(), "not ready"), (not_ready(), refused(), "refused")] {
+        for (one, other, graver_one) in [(lost(), not_ready(), "not ready"), (not_ready(), refused(), "not ready")] {
             assert_eq!(graver(one, other).what, graver_one);
         }
         assert_eq!(graver(refused(), lost()).what, "refused");
