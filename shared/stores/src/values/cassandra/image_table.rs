@@ -37,6 +37,8 @@ const IMAGE_SHIFT: u32 = 32;
 /// Room for the images of answers, in units of bytes: 256 MiB.
 const UNIT_BYTES: usize = 64 << 10;
 const ROOM_UNITS: u32 = 4096;
+/// Room for an image as long as none has come: 4 MiB.
+const FIRST_UNITS: u32 = 64;
 /// Bytes of the length in front of a cached image.
 const LENGTH_BYTES: usize = 4;
 
@@ -92,22 +94,26 @@ struct CassandraRows {
 /// the largest so far.
 struct ImageRoom {
     units: Semaphore,
+    /// Units of the largest image; 0 until one has come.
     largest: AtomicU32,
 }
 
 impl ImageRoom {
     fn new() -> Self {
-        Self { units: Semaphore::new(ROOM_UNITS as usize), largest: AtomicU32::new(1) }
+        Self { units: Semaphore::new(ROOM_UNITS as usize), largest: AtomicU32::new(0) }
     }
 
     /// Waits for room for an image.
     async fn take(&self) -> SemaphorePermit<'_> {
-        let units = self.largest.load(Ordering::Relaxed).min(ROOM_UNITS);
+        let units = match self.largest.load(Ordering::Relaxed) {
+            0 => FIRST_UNITS,
+            largest => largest.min(ROOM_UNITS),
+        };
         self.units.acquire_many(units).await.expect("the room is never closed")
     }
 
     fn came(&self, bytes: usize) {
-        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(ROOM_UNITS);
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(ROOM_UNITS).max(1);
         self.largest.fetch_max(units, Ordering::Relaxed);
     }
 }
