@@ -17,7 +17,6 @@ from ._phases import whole
 from ._samples import Samples
 from ._source import Source, source_of
 
-
 _OF_TABLE = ("data_column", "label_column", "metadata_table")
 """The options that name columns of a table in a database."""
 

@@ -82,7 +82,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Prints a summary as [`print`] does, or to standard error if the JSON report goes to standard output (`json`).
+/// Prints a summary as [`print()`] does, or to standard error if the JSON report goes to standard output (`json`).
 pub fn print_beside(json: Option<&Path>, summary: &str) -> anyhow::Result<()> {
     if json.is_some_and(|path| path.as_os_str() == STDOUT) {
         eprint!("{summary}");
