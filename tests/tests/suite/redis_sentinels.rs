@@ -193,7 +193,8 @@ fn a_push_sends_again_what_a_new_master_lacks() {
         ControlFlow::Continue(())
     };
     let summary = push(&Pack::open(&pack).unwrap(), &url, &options, &mut fail_over).unwrap();
-    assert_eq!(summary.sent, u64::from(SAMPLES));
+    // The new master may have got some values before the push knew that it is another one.
+    assert!((1..=u64::from(SAMPLES)).contains(&summary.sent), "{}", summary.sent);
     assert_eq!(new.keys().len(), SAMPLES as usize + 2);
     assert!(command(&["verify", &url], &[]).unwrap().contains("intact"));
     assert_eq!(digest(&url, &[]), digest(pack.to_str().unwrap(), &[]));
