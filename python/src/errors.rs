@@ -85,7 +85,7 @@ pub fn configuration(message: String) -> PyErr {
     of_class("ConfigurationError", message)
 }
 
-/// Returns the exception for options that are wrong, of which an error says what is wrong.
+/// Returns the exception for wrong options. The error says what is wrong.
 pub fn wrong_options(error: &dyn Error) -> PyErr {
     configuration(with_causes(error))
 }

@@ -17,7 +17,7 @@ pub const READ_PIECE_BYTES: usize = 512 << 10;
 /// Rate of the path that reads can fill: 10 Gb/s.
 const BYTES_A_SECOND: f64 = 1.25e9;
 
-/// Bounds of what one [`crate::Queue::read_many`] has in flight.
+/// How much one [`crate::Queue::read_many`] may have in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadWindow {
     pub commands: usize,

@@ -149,7 +149,7 @@ impl<T> FetchAhead<T> {
         Self { depth, ..self }
     }
 
-    /// Expects the first samples to have so many bytes.
+    /// Expects this many bytes of each sample until the first ones have come.
     pub fn expecting(self, bytes: u64) -> Self {
         Self { average_bytes: bytes, ..self }
     }

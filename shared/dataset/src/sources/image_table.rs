@@ -258,7 +258,7 @@ impl ImageTable {
         Ok(())
     }
 
-    /// Returns when the image of a sample was written. Fails if there was none.
+    /// Returns the time at which a sample's image was written. Fails if the row was listed without an image.
     fn version(&self, index: u64) -> Result<i64, ReadError> {
         let samples = self.len();
         if index >= samples {
@@ -271,8 +271,8 @@ impl ImageTable {
         Ok(self.versions[index as usize].ok_or_else(none)?)
     }
 
-    /// Fills the memory of a read. Keeps an image of which more is to be read; of a large one, there may be no memory
-    /// for many, so that it is asked for again.
+    /// Fills the memory of a read. Keeps the image if more of it is to be read. A large image is not kept, since there
+    /// may be no memory for many: it is asked for again.
     fn give(&self, read: &mut ExtentRead<'_>, image: Vec<u8>) -> Result<(), ReadError> {
         let &mut ExtentRead { index, offset, ref place, .. } = read;
         let length = u32::try_from(image.len()).expect("an answer is shorter");

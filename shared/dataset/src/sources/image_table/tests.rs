@@ -15,6 +15,8 @@ struct Database {
     /// Indices that were asked for.
     asked: Mutex<Vec<u64>>,
     is_list_old: Mutex<bool>,
+    /// Table and column of the images.
+    images: &'static str,
 }
 
 impl Database {
@@ -31,7 +33,7 @@ struct Rows(Arc<Database>);
 
 impl TableRows for Rows {
     fn images(&self) -> &str {
-        "data of photos.images"
+        self.0.images
     }
 
     fn url(&self) -> &Path {
@@ -237,4 +239,15 @@ fn labels_that_are_missing_or_of_two_kinds_are_named_by_their_row() {
     let given = OpenOptions { classes, ..OpenOptions::default() };
     let table = opened(&database, &[("a", Some("1"), None), ("b", Some("cat"), None)], &given).unwrap();
     assert_eq!(table.classes(), ["1", "cat"]);
+}
+
+/// Two columns of a table may have been written at the same time.
+#[test]
+fn another_column_is_another_dataset() {
+    let of = |images| {
+        let database = Arc::new(Database { images, ..Database::default() });
+        table(&database, &[("a", Some("0"), Some(1))]).identity()
+    };
+    assert_eq!(of("full"), of("full"));
+    assert_ne!(of("full"), of("thumb"));
 }

@@ -227,3 +227,24 @@ impl TableRows for CassandraRows {
         self.cluster.path.silences(&*self.cluster.address)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn images_that_are_asked_for_have_bounded_memory_however_large_they_are() {
+        let room = ImageRoom::new();
+        let at_once = || std::iter::from_fn(|| room.take().now_or_never()).collect::<Vec<_>>().len();
+        assert_eq!(at_once(), 64, "256 MiB, and nobody knows how large they are");
+        room.came(100 << 10);
+        assert_eq!(at_once(), 2048);
+        room.came(30 << 20);
+        assert_eq!(at_once(), 8);
+        room.came(1 << 30);
+        assert_eq!(at_once(), 1, "one may always come");
+        room.came(1);
+        assert_eq!(at_once(), 1, "the largest counts");
+    }
+}
